@@ -11,20 +11,20 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the dependency rules are checked: what CI builds. Other systems add crates of their own.
+/// The system that dependencies are counted for: CI builds for it. Others add crates of their own.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Crates from outside that `compare` may link. Procedural macros are not linked and not counted.
-/// Four are build scripts' own (cc, sha2 and what they bring): one set of features for runs and
-/// tests links them. Three wait for Ctrl-C, which must lose nothing (signal-hook and what it
-/// brings): without them it took unsafe code of our own.
+/// The number of crates from outside that `compare` may link. Procedural macros are not linked and
+/// not counted. Four are build scripts' own (cc, sha2 and what they bring): one set of features for
+/// runs and tests links them. Three wait for Ctrl-C, which must lose nothing (signal-hook and what
+/// it brings): without them it took unsafe code of our own.
 const DEPENDENCY_BUDGET: usize = 60;
 
-/// The same of the Python module: those of `common` without the emulator, and pyo3 with what it
-/// brings.
+/// The number of crates that the Python module may link: those of `common` without the emulator,
+/// and pyo3 with what it brings.
 const WHEEL_BUDGET: usize = 50;
 
-/// A kernel is read in one sitting.
+/// The number of lines that a kernel may have: it is read in one sitting.
 const KERNEL_LINES: usize = 320;
 
 /// The folders of compare/src below the commands, and what each may import.
@@ -52,7 +52,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// `path` as people write it.
+/// Returns `path` as people write it.
 fn shown(path: &Path) -> String {
     path.strip_prefix(root())
         .unwrap_or(path)
@@ -60,180 +60,241 @@ fn shown(path: &Path) -> String {
         .to_string()
 }
 
-/// The folders `stage0-…` of a checkout, sorted.
+/// Returns the folders `stage0-…` of a checkout, sorted.
 fn stages(root: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
-    let folders = entries
-        .filter(|entry| entry.path().is_dir())
-        .map(|entry| entry.file_name().into_string().unwrap());
-    let mut names: Vec<String> = folders.filter(|name| name.starts_with("stage")).collect();
+    let mut names = Vec::new();
+    for item in std::fs::read_dir(root).unwrap() {
+        let entry = item.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if name.starts_with("stage") && entry.path().is_dir() {
+            names.push(name);
+        }
+    }
     names.sort();
     assert!(!names.is_empty(), "no stage folder beside compare/");
     names
 }
 
-/// By path.
+/// Returns the paths of all stages' kernels.
 fn kernels() -> Vec<PathBuf> {
-    let stages = stages(&root()).into_iter();
-    stages
-        .map(|stage| root().join(stage).join("kernel.cu"))
-        .collect()
+    let mut paths = Vec::new();
+    for stage in stages(&root()) {
+        paths.push(root().join(stage).join("kernel.cu"));
+    }
+    paths
 }
 
-/// All files below `folder` for which `keep` holds.
-fn files_below(folder: &Path, keep: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in
-        std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-    {
+/// Returns all files below `folder`, sorted.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in entries {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files_below(&path, keep));
-        } else if keep(&path) {
-            found.push(path);
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
         }
     }
-    found.sort();
-    found
+    files.sort();
+    files
 }
 
-/// Of things that are wrong there is none, or else what to do.
+/// Returns the files below `folder` that are Rust.
+fn rust_files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = files_below(folder);
+    files.retain(|path| has_extension(path, "rs"));
+    files
+}
+
+fn has_extension(path: &Path, expected: &str) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == expected)
+}
+
+/// Fails if anything is wrong, with what to do.
 #[track_caller]
-fn expect_none<T: Debug>(found: impl IntoIterator<Item = T>, advice: &str) {
-    let found = Vec::from_iter(found);
-    assert!(found.is_empty(), "{advice}\n{found:#?}");
+fn expect_none<T: Debug>(wrong: impl IntoIterator<Item = T>, advice: &str) {
+    let list = Vec::from_iter(wrong);
+    assert!(list.is_empty(), "{advice}\n{list:#?}");
 }
 
-/// `line` without its comments.
-fn code_of(line: &str, in_comment: &mut bool) -> String {
-    let (mut code, mut rest) = (String::new(), line);
+/// Returns `line` without its comments.
+fn code_of(line: &str, is_in_comment: &mut bool) -> String {
+    let mut code = String::new();
+    let mut rest = line;
     loop {
-        if *in_comment {
+        if *is_in_comment {
             let Some((_, after)) = rest.split_once("*/") else {
                 return code;
             };
-            (*in_comment, rest) = (false, after);
+            *is_in_comment = false;
+            rest = after;
         }
-        let end = [rest.find("//"), rest.find("/*")]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(rest.len());
-        code += &rest[..end];
-        if !rest[end..].starts_with("/*") {
+        let line_comment = rest.find("//").unwrap_or(rest.len());
+        let block_comment = rest.find("/*").unwrap_or(rest.len());
+        if line_comment <= block_comment {
+            code += &rest[..line_comment];
             return code;
         }
-        (*in_comment, rest) = (true, &rest[end + 2..]);
+        code += &rest[..block_comment];
+        *is_in_comment = true;
+        rest = &rest[block_comment + 2..];
     }
 }
 
-/// Lines of C++ on which a class gives a member its value, or declares a constructor or destructor.
-/// A declaration ends at a brace or a semicolon.
+/// Returns the lines of C++ on which a class gives a member its value, or declares a constructor or
+/// destructor. A declaration ends at a brace or a semicolon.
 fn initialising_members(text: &str) -> Vec<usize> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let (mut found, mut in_comment, mut declaration) = (Vec::new(), false, String::new());
-    let mut classes: Vec<Option<String>> = Vec::new(); // per open brace: the class whose body it opens
+    let mut lines = Vec::new();
+    let mut is_in_comment = false;
+    let mut declaration = String::new();
+    // For each open brace, the class whose body it opens.
+    let mut open_classes: Vec<Option<String>> = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        for c in code_of(line, &mut in_comment).chars().chain(['\n']) {
+        for c in code_of(line, &mut is_in_comment).chars().chain(['\n']) {
             if !"{};".contains(c) {
                 declaration.push(c);
                 continue;
             }
-            let mut code = std::mem::take(&mut declaration);
-            while let Some((before, after)) = code.split_once("alignas(") {
-                code = format!(
-                    "{before}{}",
-                    after.split_once(')').map_or("", |(_, rest)| rest)
-                );
-            }
-            let words: Vec<&str> = code
-                .split(|c| !is_word(c))
-                .filter(|word| !word.is_empty())
-                .collect();
-            let has = |any: &[&str]| words.iter().any(|word| any.contains(word));
-            let head = code.split(['(', '=']).next().unwrap_or_default().trim_end();
-            let is_function = code[head.len()..].trim_start().starts_with('(');
-            let keyword = words
-                .iter()
-                .rposition(|word| ["struct", "class", "union"].contains(word));
-            let opened = keyword.filter(|_| c == '{' && !code.contains('('));
-            if let Some(Some(class)) = classes.last().filter(|_| opened.is_none()) {
-                let constructs =
-                    is_function && head.rsplit(|c| !is_word(c)).next() == Some(class.as_str());
-                let has_value = !is_function && (c == '{' || assigns(&code));
-                if constructs || has_value && !has(&["static", "using", "enum"]) {
-                    found.push(index + 1);
-                }
+            let code = without_alignment(&std::mem::take(&mut declaration));
+            let opened_class = if c == '{' { class_head(&code) } else { None };
+            let enclosing_class = open_classes.last().and_then(Option::as_ref);
+            if let Some(class) = enclosing_class
+                && opened_class.is_none()
+                && initialises(&code, class, c == '{')
+            {
+                lines.push(index + 1);
             }
             match c {
-                '{' => classes.push(opened.map(|at| words.get(at + 1).unwrap_or(&"").to_string())),
-                '}' => _ = classes.pop(),
+                '{' => open_classes.push(opened_class),
+                '}' => _ = open_classes.pop(),
                 _ => {}
             }
         }
     }
-    found
+    lines
 }
 
-/// Whether an = stands there that compares nothing.
-fn assigns(code: &str) -> bool {
-    let comparisons = ["==", "!=", "<=", ">="];
-    let without = comparisons
+fn is_word_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn words_of(code: &str) -> Vec<&str> {
+    let mut words: Vec<&str> = code.split(|c| !is_word_part(c)).collect();
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Returns a declaration without `alignas(…)`.
+fn without_alignment(declaration: &str) -> String {
+    let mut code = declaration.to_string();
+    while let Some((before, after)) = code.split_once("alignas(") {
+        let rest = after.split_once(')').map_or("", |(_, rest)| rest);
+        code = format!("{before}{rest}");
+    }
+    code
+}
+
+/// Returns the name of the class whose body a brace after `code` opens; empty if it has none.
+fn class_head(code: &str) -> Option<String> {
+    if code.contains('(') {
+        return None;
+    }
+    let words = words_of(code);
+    let keyword = words
         .iter()
-        .fold(code.to_string(), |code, comparison| {
-            code.replace(comparison, "")
-        });
-    without.contains('=')
+        .rposition(|word| ["struct", "class", "union"].contains(word))?;
+    Some(words.get(keyword + 1).unwrap_or(&"").to_string())
+}
+
+/// Returns whether a declaration in `class` constructs, or gives a member its value.
+fn initialises(code: &str, class: &str, is_before_brace: bool) -> bool {
+    let head = code.split(['(', '=']).next().unwrap_or_default().trim_end();
+    let is_function = code[head.len()..].trim_start().starts_with('(');
+    if is_function {
+        let name = head.rsplit(|c| !is_word_part(c)).next();
+        return name == Some(class);
+    }
+    let is_no_member = words_of(code)
+        .iter()
+        .any(|word| ["static", "using", "enum"].contains(word));
+    !is_no_member && (is_before_brace || assigns(code))
+}
+
+/// Returns whether an = stands there that compares nothing.
+fn assigns(code: &str) -> bool {
+    let mut rest = code.to_string();
+    for comparison in ["==", "!=", "<=", ">="] {
+        rest = rest.replace(comparison, "");
+    }
+    rest.contains('=')
+}
+
+/// Returns the lines of a class with this member that initialise it.
+fn initialising_lines(member: &str) -> Vec<usize> {
+    initialising_members(&format!(
+        "template <class T, template <int> class L>\nstruct S : B {{\n{member}\n}};\n"
+    ))
 }
 
 #[test]
 fn members_with_a_value_are_found() {
-    let in_class = |member: &str| {
-        format!("template <class T, template <int> class L>\nstruct S : B {{\n{member}\n}};\n")
-    };
-    let with_a_value = r#"float a = -INFINITY;
-        float a{3};
-        float a[2] = {1, 2};
-        alignas(16) float a[2] = {};
-        S() : a(0) {}
-        __device__ explicit S(int x);
-        S() = default;
-        ~S();
-        int b; private: int a = f(1);
-        bool a = A == 2;"#;
-    let without = r#"float a, b[2];
-        std::conditional_t<A == 2, float, int> a[2];
-        static constexpr int A = 3;
-        using A = int;
-        enum { A = 0 };
-        static S empty() { return {0, 1}; }
-        void f(int x = 3) { int y = x; float z[2] = {}; }
-        union { int a; float b; };
-        alignas(16) half q[B][P]; // float a = 3;
-        static_assert(A == 3, "S()");"#;
-    for (members, lines) in [(with_a_value, &[3][..]), (without, &[])] {
-        for member in members.lines() {
-            assert_eq!(initialising_members(&in_class(member)), lines, "{member}");
-        }
+    for member in [
+        "float a = -INFINITY;",
+        "float a{3};",
+        "float a[2] = {1, 2};",
+        "alignas(16) float a[2] = {};",
+        "S() : a(0) {}",
+        "__device__ explicit S(int x);",
+        "S() = default;",
+        "~S();",
+        "int b; private: int a = f(1);",
+        "bool a = A == 2;",
+    ] {
+        assert_eq!(initialising_lines(member), [3], "{member}");
+    }
+}
+
+#[test]
+fn members_without_a_value_are_not_found() {
+    for member in [
+        "float a, b[2];",
+        "std::conditional_t<A == 2, float, int> a[2];",
+        "static constexpr int A = 3;",
+        "using A = int;",
+        "enum { A = 0 };",
+        "static S empty() { return {0, 1}; }",
+        "void f(int x = 3) { int y = x; float z[2] = {}; }",
+        "union { int a; float b; };",
+        "alignas(16) half q[B][P]; // float a = 3;",
+        "static_assert(A == 3, \"S()\");",
+    ] {
+        assert_eq!(initialising_lines(member), [0; 0], "{member}");
     }
 }
 
 #[test]
 fn device_types_initialise_nothing_by_themselves() {
-    let is_source = |path: &Path| path.extension().is_some_and(|extension| extension != "md");
-    let headers = files_below(&root().join("common/cuda"), &is_source);
-    let found = kernels().into_iter().chain(headers).flat_map(|path| {
-        let lines = initialising_members(&read(&path)).into_iter();
-        lines.map(move |line| format!("{}:{line}", shown(&path)))
-    });
+    let mut sources = files_below(&root().join("common/cuda"));
+    sources.retain(|path| path.extension().is_some() && !has_extension(path, "md"));
+    sources.extend(kernels());
+    let mut wrong = Vec::new();
+    for path in sources {
+        for line in initialising_members(&read(&path)) {
+            wrong.push(format!("{}:{line}", shown(&path)));
+        }
+    }
     expect_none(
-        found,
-        "a member with a value, or a constructor, in device code: nvcc drops them from arrays of arrays \
-         (common/docs/nvcc-array-initialisers.md). Give the type a named function that says what it starts as",
+        wrong,
+        "a member with a value, or a constructor, in device code: nvcc drops them from arrays of \
+         arrays (common/docs/nvcc-array-initialisers.md). Give the type a named function that \
+         says what it starts as",
     );
 }
 
-/// Of the members of a checkout.
+/// Returns what cargo knows of the members of a checkout.
 fn metadata(root: &Path) -> Metadata {
     MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))
@@ -242,24 +303,31 @@ fn metadata(root: &Path) -> Metadata {
         .expect("cargo metadata")
 }
 
-/// Crates from outside in the build of `package` with default features, as "name version". `cargo
-/// tree`, not `cargo metadata`: only it keeps apart what tests and build scripts switch on.
+/// Returns the crates from outside in the build of `package` with default features, as "name
+/// version". `cargo tree`, not `cargo metadata`: only it keeps apart what tests and build scripts
+/// switch on.
 fn dependencies(package: &str) -> BTreeSet<String> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let options = "--edges normal,no-proc-macro --prefix none --format {p}";
-    let tree = format!("tree --locked --package {package} --target {TARGET} {options}");
-    command.args(tree.split(' ')).current_dir(root());
-    let output = command.output().expect("cargo tree starts");
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["tree", "--locked", "--package", package])
+        .args(["--target", TARGET, "--edges", "normal,no-proc-macro"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .expect("cargo tree starts");
     assert!(
         output.status.success(),
         "cargo tree: {}",
         String::from_utf8_lossy(&output.stderr)
     );
     let text = String::from_utf8(output.stdout).unwrap();
-    // Ours are followed by their folder.
-    let outside = text.lines().filter(|line| !line.contains(" (/"));
-    let names = outside.map(|line| line.trim_end_matches(" (*)").to_string());
-    names.filter(|name| !name.is_empty()).collect()
+    let mut names = BTreeSet::new();
+    for line in text.lines() {
+        // Ours are followed by their folder.
+        if !line.is_empty() && !line.contains(" (/") {
+            names.insert(line.trim_end_matches(" (*)").to_string());
+        }
+    }
+    names
 }
 
 #[test]
@@ -275,83 +343,90 @@ fn programs_stay_within_their_dependency_budgets() {
         );
         assert!(
             linked.len() <= budget,
-            "{package} links {} crates from outside, {budget} are allowed: do without the new one, switch off its \
-             default features, or raise the budget with a reason\n{linked:#?}",
+            "{package} links {} crates from outside, {budget} are allowed: do without the new one, \
+             switch off its default features, or raise the budget with a reason\n{linked:#?}",
             linked.len()
         );
     }
 }
 
-/// Files, what no line of their code may be, and what to do instead.
-type Rule<'a> = (Vec<PathBuf>, &'a dyn Fn(&str) -> bool, &'a str);
+/// Fails if a line of code in these files is forbidden.
+#[track_caller]
+fn expect_no_code(files: &[PathBuf], is_forbidden: fn(&str) -> bool, advice: &str) {
+    let mut wrong = Vec::new();
+    for path in files {
+        let mut is_in_comment = false;
+        for (index, line) in read(path).lines().enumerate() {
+            if is_forbidden(&code_of(line, &mut is_in_comment)) {
+                wrong.push(format!("{}:{}", shown(path), index + 1));
+            }
+        }
+    }
+    expect_none(wrong, advice);
+}
+
+fn is_assembly(code: &str) -> bool {
+    words_of(code)
+        .iter()
+        .any(|word| ["asm", "__asm", "__asm__"].contains(word))
+}
 
 #[test]
 fn kernels_are_one_plain_text_for_both_backends() {
     let device = root().join("common/cuda/attn");
-    let headers = files_below(&device, &|path| !path.starts_with(device.join("ptx")));
-    let is_asm = |code: &str| {
-        let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
-        words.any(|word| ["asm", "__asm", "__asm__"].contains(&word))
-    };
-    let rules: [Rule<'_>; 3] = [
-        (
-            [kernels(), headers].concat(),
-            &is_asm,
-            "inline assembly outside common/cuda/attn/ptx: write a wrapper there, one per instruction, with its emulated counterpart \
-             and one-warp test, and call that",
-        ),
-        (
-            kernels(),
-            &|code| code.trim_start().starts_with("#if"),
-            "conditional compilation in kernel.cu: the gates would judge another text than the GPU runs. Put the difference behind \
-             a header of common/cuda/attn with a counterpart in the emulator, or make it a preset's constant",
-        ),
-        (
-            kernels(),
-            &|code| code.contains("__shared__") && !code.contains("extern"),
-            "static __shared__ in kernel.cu: carve it from the one dynamic buffer, which the emulator poisons and bounds",
-        ),
-    ];
-    for (files, is_forbidden, advice) in rules {
-        let mut found = Vec::new();
-        for path in files {
-            let mut in_comment = false;
-            for (index, line) in read(&path).lines().enumerate() {
-                if is_forbidden(&code_of(line, &mut in_comment)) {
-                    found.push(format!("{}:{}", shown(&path), index + 1));
-                }
-            }
-        }
-        expect_none(found, advice);
-    }
+    let mut files = files_below(&device);
+    files.retain(|path| !path.starts_with(device.join("ptx")));
+    files.extend(kernels());
+    expect_no_code(
+        &files,
+        is_assembly,
+        "inline assembly outside common/cuda/attn/ptx: write a wrapper there, one per \
+         instruction, with its emulated counterpart and one-warp test, and call that",
+    );
+    expect_no_code(
+        &kernels(),
+        |code| code.trim_start().starts_with("#if"),
+        "conditional compilation in kernel.cu: the gates would judge another text than the GPU \
+         runs. Put the difference behind a header of common/cuda/attn with a counterpart in the \
+         emulator, or make it a preset's constant",
+    );
+    expect_no_code(
+        &kernels(),
+        |code| code.contains("__shared__") && !code.contains("extern"),
+        "static __shared__ in kernel.cu: carve it from the one dynamic buffer, which the emulator \
+         poisons and bounds",
+    );
+}
+
+#[test]
+fn a_kernel_is_read_in_one_sitting() {
     for path in kernels() {
         let lines = read(&path).lines().count();
         assert!(
             lines <= KERNEL_LINES,
-            "{} has {lines} lines, {KERNEL_LINES} are allowed: move what is not this stage's idea to common/cuda/attn",
+            "{} has {lines} lines, {KERNEL_LINES} are allowed: \
+             move what is not this stage's idea to common/cuda/attn",
             shown(&path)
         );
     }
 }
 
-/// Where the stages of the checkout `root` are not registered: a stage that compare does not know
-/// is never gated.
+/// Returns where the stages of the checkout `root` are not registered: a stage that compare does
+/// not know is never gated.
 fn unregistered(root: &Path) -> Vec<String> {
+    let root_manifest = read(&root.join("Cargo.toml"));
+    let compare_manifest = read(&root.join("compare/Cargo.toml"));
+    let mut compare_sources = String::new();
+    for path in rust_files_below(&root.join("compare/src")) {
+        compare_sources += &read(&path);
+    }
     let mut missing = Vec::new();
-    let (root_manifest, compare_manifest) = (
-        read(&root.join("Cargo.toml")),
-        read(&root.join("compare/Cargo.toml")),
-    );
-    let sources = files_below(&root.join("compare/src"), &|path| {
-        path.extension().is_some_and(|extension| extension == "rs")
-    });
-    let compare_sources: String = sources.iter().map(|path| read(path)).collect();
     for stage in stages(root) {
         let module = stage.replace('-', "_");
-        let text = |file: &str| std::fs::read_to_string(root.join(&stage).join(file));
-        let [build, tests] =
-            ["build.rs", "tests/stage.rs"].map(|file| text(file).unwrap_or_default());
-        let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+        let file = |name: &str| {
+            let path = root.join(&stage).join(name);
+            std::fs::read_to_string(path).unwrap_or_default()
+        };
         for (place, is_there) in [
             (
                 "the members of the root Cargo.toml",
@@ -370,15 +445,13 @@ fn unregistered(root: &Path) -> Vec<String> {
                 compare_sources.contains(&format!("{module}::")),
             ),
             (
-                "build.rs, which is `fn main() { kernel_build::stage(); }`, or stage_for: what a build does stands in \
-                 common/kernel-build, once",
-                build.lines().filter(is_code).count() <= 3
-                    && (build.contains("kernel_build::stage()")
-                        || build.contains("kernel_build::stage_for(&[")),
+                "build.rs, which is `fn main() { kernel_build::stage(); }`, or stage_for: \
+                 what a build does stands in common/kernel-build, once",
+                is_build_script(&file("build.rs")),
             ),
             (
                 "tests/stage.rs, whose `stage_tests::tests!` runs what every stage runs",
-                tests.contains(&format!("\nstage_tests::tests!({module}::")),
+                file("tests/stage.rs").contains(&format!("\nstage_tests::tests!({module}::")),
             ),
         ] {
             if !is_there {
@@ -389,131 +462,208 @@ fn unregistered(root: &Path) -> Vec<String> {
     missing
 }
 
+/// Returns whether a build script does nothing but call that of stages.
+fn is_build_script(text: &str) -> bool {
+    let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.retain(|line| !line.is_empty() && !line.starts_with("//"));
+    let calls_build =
+        text.contains("kernel_build::stage()") || text.contains("kernel_build::stage_for(&[");
+    lines.len() <= 3 && calls_build
+}
+
 #[test]
 fn every_stage_is_registered() {
     let advice = "a stage that compare does not know is never gated";
     expect_none(unregistered(&root()), advice);
 }
 
-/// All but the build of a stage that `scripts/new-stage` makes; its tests are those of the stage
-/// that it copies.
-#[test]
-fn a_new_stage_is_a_member_that_is_registered() {
-    let checkout = tempfile::tempdir().unwrap();
-    let others = "Cargo.toml Cargo.lock attention-ladder common compare scripts".split(' ');
-    let committed = stages(&root());
-    for name in others.chain(committed.iter().map(String::as_str)) {
-        let copied = Command::new("cp")
-            .arg("-r")
-            .args([root().join(name), checkout.path().join(name)])
-            .status();
-        assert!(copied.unwrap().success(), "{name}");
+/// A copy of the workspace to which stages are added.
+struct StageCheckout {
+    folder: tempfile::TempDir,
+    /// The stages of the repository.
+    committed: Vec<String>,
+}
+
+impl StageCheckout {
+    fn new() -> Self {
+        let checkout = Self {
+            folder: tempfile::tempdir().unwrap(),
+            committed: stages(&root()),
+        };
+        let parts = [
+            "Cargo.toml",
+            "Cargo.lock",
+            "attention-ladder",
+            "common",
+            "compare",
+            "scripts",
+        ];
+        for name in parts
+            .into_iter()
+            .chain(checkout.committed.iter().map(String::as_str))
+        {
+            let copied = Command::new("cp")
+                .arg("-r")
+                .args([root().join(name), checkout.root().join(name)])
+                .status();
+            assert!(copied.unwrap().success(), "{name}");
+        }
+        checkout
     }
-    let make = |name_and_source: &str, code: i32, says: &str| {
-        let output = Command::new(checkout.path().join("scripts/new-stage"))
-            .args(name_and_source.split(' '))
+
+    fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs `scripts/new-stage`, which must exit with this code and print these words.
+    #[track_caller]
+    fn new_stage(&self, name: &str, source: &str, code: i32, words: &str) {
+        let output = Command::new(self.root().join("scripts/new-stage"))
+            .args([name, source])
             .output()
             .unwrap();
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             output.status.code(),
             Some(code),
-            "{name_and_source}: {message}"
+            "{name} {source}: {message}"
         );
-        assert!(message.contains(says), "{name_and_source}: {message}");
-    };
-    let next = committed.len();
-    let refused = format!(
-        "mine stage5-swizzle: the next stage
-        stage{next}-Mine stage5-swizzle: in lower case
-        stage{next}-../x stage5-swizzle: the next stage
-        stage{}-mine stage5-swizzle: the next stage
-        stage5-swizzle stage5-swizzle: the next stage
-        stage{next}-mine stage5-swizle: there is no stage
-        stage{next}-attention stage5-swizzle: imports Attention
-        stage{next}-mma-linear stage5-swizzle: has a family",
-        next + 1
-    );
-    for line in refused.lines() {
-        let (name_and_source, reason) = line.trim().split_once(": ").unwrap();
-        make(name_and_source, 2, reason);
+        assert!(message.contains(words), "{name} {source}: {message}");
     }
-    assert_eq!(stages(checkout.path()), committed, "nothing is written");
+}
 
-    let copies = Vec::from_iter((next..).zip(&committed));
-    for (number, from) in &copies {
-        let name = format!("stage{number}-mine");
-        make(&format!("{name} {from}"), 0, "");
-        only_names_differ(checkout.path(), &name, from);
+#[test]
+fn a_new_stage_with_a_name_that_cannot_be_is_refused() {
+    let checkout = StageCheckout::new();
+    let next = checkout.committed.len();
+    let numbered = |name: &str| format!("stage{next}-{name}");
+    for (name, source, reason) in [
+        ("mine".to_string(), "stage5-swizzle", "the next stage"),
+        (numbered("Mine"), "stage5-swizzle", "in lower case"),
+        (numbered("../x"), "stage5-swizzle", "the next stage"),
+        (
+            format!("stage{}-mine", next + 1),
+            "stage5-swizzle",
+            "the next stage",
+        ),
+        (
+            "stage5-swizzle".to_string(),
+            "stage5-swizzle",
+            "the next stage",
+        ),
+        (numbered("mine"), "stage5-swizle", "there is no stage"),
+        (numbered("attention"), "stage5-swizzle", "imports Attention"),
+        (numbered("mma-linear"), "stage5-swizzle", "has a family"),
+    ] {
+        checkout.new_stage(&name, source, 2, reason);
     }
-    expect_none(unregistered(checkout.path()), "");
-    let metadata = metadata(checkout.path());
-    for (number, _) in copies {
-        let name = format!("stage{number}-mine");
+    let present = stages(checkout.root());
+    assert_eq!(present, checkout.committed, "nothing is written");
+}
+
+/// Everything is judged but the build of a stage that `scripts/new-stage` makes; its tests are
+/// those of the stage that it copies.
+#[test]
+fn a_new_stage_is_a_member_that_is_registered() {
+    let checkout = StageCheckout::new();
+    let mut names = Vec::new();
+    for (index, source) in checkout.committed.iter().enumerate() {
+        let name = format!("stage{}-mine", checkout.committed.len() + index);
+        checkout.new_stage(&name, source, 0, "");
+        only_names_differ(checkout.root(), &name, source);
+        names.push(name);
+    }
+    expect_none(unregistered(checkout.root()), "");
+    let metadata = metadata(checkout.root());
+    for name in names {
         let mut packages = metadata.packages.iter();
-        let package = packages.find(|package| package.name.as_str() == name);
-        let targets = package.unwrap().targets.iter();
-        let targets = Vec::from_iter(targets.map(|target| target.name.as_str()));
-        for target in ["attention", "stage", "build-script-build"] {
-            assert!(targets.contains(&target), "{targets:?}");
+        let package = packages
+            .find(|package| package.name.as_str() == name)
+            .unwrap();
+        for expected in ["attention", "stage", "build-script-build"] {
+            let mut targets = package.targets.iter();
+            assert!(
+                targets.any(|target| target.name == expected),
+                "{name} lacks {expected}"
+            );
         }
     }
 }
 
-/// Whether the stage `name` of `checkout` is `from` with other names, without claims and without a
-/// trace of its source's.
-fn only_names_differ(checkout: &Path, name: &str, from: &str) {
+/// Fails unless the stage `name` of `checkout` is `source` with other names, without claims and
+/// without a trace of its source's.
+fn only_names_differ(checkout: &Path, name: &str, source: &str) {
     let text = |stage: &str, file: &str| read(&checkout.join(stage).join(file));
-    let (old, new) = (text(from, "kernel.cu"), text(name, "kernel.cu"));
-    let changed: Vec<(&str, &str)> = (old.lines().zip(new.lines()))
-        .filter(|(old, new)| old != new)
-        .collect();
-    assert!(
-        !changed.is_empty(),
-        "{from}: its default family has no variant"
-    );
-    for (old, new) in changed {
-        // Macro, family, symbol and preset.
-        let [old, new] = [old, new].map(|line| Vec::from_iter(line.splitn(4, ['(', ','])));
-        assert_eq!((old[0], old[3]), (new[0], new[3]));
-        assert!(new[1] == "mine" && new[2].starts_with(" mine_"), "{new:?}");
-    }
+    expect_renamed_kernel(&text(source, "kernel.cu"), &text(name, "kernel.cu"), source);
+
     let library = text(name, "src/lib.rs");
     assert!(library.contains("    claims: &[],\n"), "{library}");
-    let redundant = |library: &str| library.matches("site: ").count();
-    assert_eq!(redundant(&library), redundant(&text(from, "src/lib.rs")));
+    let source_library = text(source, "src/lib.rs");
+    assert_eq!(
+        library.matches("site: ").count(),
+        source_library.matches("site: ").count()
+    );
     let names = library.matches("Redundant").count();
     assert_ne!(names, 1, "an import that nothing uses: {library}");
     assert!(text(name, "caps.csv").contains("_mine_mine_"), "{name}");
+
     let resources = "tests/snapshots/stage__resources_are_within_their_caps_and_as_recorded.snap";
-    let (old, new) = (text(from, resources), text(name, resources));
-    let rows = |text: &str| text.lines().skip(4).map(String::from).collect::<Vec<_>>();
+    expect_renamed_resources(&text(source, resources), &text(name, resources));
+    for path in files_below(&checkout.join(name)) {
+        expect_no_trace(&path, source);
+    }
+}
+
+/// Fails unless two kernels differ in the names of variants alone.
+fn expect_renamed_kernel(old: &str, new: &str, source: &str) {
+    let mut changed = 0;
+    for (old_line, new_line) in old.lines().zip(new.lines()) {
+        if old_line == new_line {
+            continue;
+        }
+        // Macro, family, symbol and preset.
+        let old_parts = Vec::from_iter(old_line.splitn(4, ['(', ',']));
+        let new_parts = Vec::from_iter(new_line.splitn(4, ['(', ',']));
+        assert_eq!(old_parts[0], new_parts[0]);
+        assert_eq!(old_parts[3], new_parts[3]);
+        assert_eq!(new_parts[1], "mine");
+        assert!(new_parts[2].starts_with(" mine_"), "{new_parts:?}");
+        changed += 1;
+    }
+    assert_ne!(changed, 0, "{source}: its default family has no variant");
+}
+
+/// Fails unless a snapshot of resources has the rows of its source, sorted and aligned.
+fn expect_renamed_resources(old: &str, new: &str) {
+    let rows: Vec<&str> = new.lines().skip(4).collect();
+    assert!(rows.is_sorted(), "{new}");
+    assert_eq!(rows.len(), old.lines().skip(4).count(), "{new}");
+    for row in rows {
+        let symbol = row.split_whitespace().nth(1).unwrap_or_default();
+        let width = symbol.len().max(38) + "sm_90a   123".len();
+        assert_eq!(row.find(" registers"), Some(width), "{row}");
+    }
+}
+
+/// Fails if a file of a new stage names the stage that it was copied from, or belongs to it.
+fn expect_no_trace(path: &Path, source: &str) {
+    let module = source.replace('-', "_");
+    for line in read(path).lines() {
+        let is_reference =
+            line.to_lowercase().contains("a copy of") || line.contains("predecessor: ");
+        assert!(
+            !line.contains(&module) && (!line.contains(source) || is_reference),
+            "{}: {line}",
+            path.display()
+        );
+    }
+    let folder = path.parent().unwrap();
+    let is_own_test = folder.ends_with("tests") && !path.ends_with("stage.rs");
     assert!(
-        rows(&new).is_sorted() && rows(&new).len() == rows(&old).len(),
-        "{new}"
+        !is_own_test && !path.ends_with("negatives.json"),
+        "{}",
+        path.display()
     );
-    for row in rows(&new) {
-        let (symbol, rest) = (row.split_whitespace().nth(1), row.find(" registers"));
-        let width = symbol.map_or(0, str::len).max(38) + "sm_90a   123".len();
-        assert_eq!(rest, Some(width), "{row}");
-    }
-    let module = from.replace('-', "_");
-    for path in files_below(&checkout.join(name), &|_| true) {
-        let text = read(&path);
-        let names_its_source = text.lines().any(|line| {
-            line.contains(&module)
-                || line.contains(from)
-                    && !line.to_lowercase().contains("a copy of")
-                    && !line.contains("predecessor: ")
-        });
-        assert!(!names_its_source, "{}", path.display());
-        let is_test = path
-            .parent()
-            .is_some_and(|folder| folder.ends_with("tests"));
-        let is_of_source =
-            path.ends_with("negatives.json") || is_test && !path.ends_with("stage.rs");
-        assert!(!is_of_source, "{}", path.display());
-    }
 }
 
 #[test]
@@ -526,7 +676,8 @@ fn unsafe_code_is_forbidden_where_it_has_no_business() {
     ] {
         assert!(
             read(&root().join(name)).contains("\n#![forbid(unsafe_code)]\n"),
-            "{name}: add #![forbid(unsafe_code)]; unsafe belongs to the driver wrapper, the emulator and generated bindings"
+            "{name}: add #![forbid(unsafe_code)]; \
+             unsafe belongs to the driver wrapper, the emulator and generated bindings"
         );
     }
 }
@@ -549,59 +700,76 @@ fn members_inherit_from_the_root() {
                 line.replace('\n', " ")
             );
         }
-        let own = text.lines().filter(|line| line.contains("version = \""));
+        let own_versions = text.lines().filter(|line| line.contains("version = \""));
         let advice = "versions stand in the root manifest only";
-        expect_none(own, &format!("{}: {advice}", shown(path)));
+        expect_none(own_versions, &format!("{}: {advice}", shown(path)));
     }
 }
 
-/// Every tracked file that is text, by its path; none where this is no git checkout.
-fn tracked() -> Vec<(String, String)> {
-    let listed = git::git(&root()).args(["ls-files", "-z"]).output();
-    let Some(listed) = listed.ok().filter(|output| output.status.success()) else {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "git ls-files failed: CI checks out with git"
-        );
-        println!("not checked: this is not a git checkout");
-        return Vec::new();
+/// A tracked file that is text.
+struct TrackedFile {
+    name: String,
+    text: String,
+}
+
+impl TrackedFile {
+    fn is_markdown(&self) -> bool {
+        self.name.ends_with(".md")
+    }
+}
+
+/// Returns every tracked file that is text; none where this is no git checkout.
+fn tracked() -> Vec<TrackedFile> {
+    let output = match git::git(&root()).args(["ls-files", "-z"]).output() {
+        Ok(output) if output.status.success() => output,
+        _ => {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "git ls-files failed: CI checks out with git"
+            );
+            println!("not checked: this is not a git checkout");
+            return Vec::new();
+        }
     };
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let names = listed.split('\0').filter(|name| !name.is_empty());
-    // Files that are deleted but not yet committed, and binaries, do not read as text.
-    names
-        .filter_map(|name| {
-            Some((
-                name.to_string(),
-                std::fs::read_to_string(root().join(name)).ok()?,
-            ))
-        })
-        .collect()
+    let mut files = Vec::new();
+    for name in String::from_utf8_lossy(&output.stdout).split('\0') {
+        // Files that are deleted but not yet committed, and binaries, do not read as text.
+        if !name.is_empty()
+            && let Ok(text) = std::fs::read_to_string(root().join(name))
+        {
+            files.push(TrackedFile {
+                name: name.to_string(),
+                text,
+            });
+        }
+    }
+    files
 }
 
 /// The attributes are read from the work tree, so that the test needs no commit.
 #[test]
 fn a_checkout_with_autocrlf_has_no_carriage_returns() {
     let copy = tempfile::tempdir().unwrap();
-    let prefix = format!("--prefix={}/", copy.path().display());
-    let names: Vec<String> = tracked().into_iter().map(|(name, _)| name).collect();
-    if names.is_empty() {
+    let files = tracked();
+    if files.is_empty() {
         return;
     }
-    let done = git::git(&root())
-        .args("-c core.autocrlf=true checkout-index --all --quiet".split(' '))
-        .arg(prefix)
-        .status()
-        .unwrap();
-    assert!(done.success());
-    let ends_in_cr = |name: &&String| {
-        let text = std::fs::read(copy.path().join(name)).unwrap();
-        text.contains(&b'\r')
-    };
-    expect_none(
-        names.iter().filter(ends_in_cr),
-        ".gitattributes lacks eol=lf",
-    );
+    let status = git::git(&root())
+        .args(["-c", "core.autocrlf=true"])
+        .args(["checkout-index", "--all", "--quiet"])
+        .arg(format!("--prefix={}/", copy.path().display()))
+        .status();
+    assert!(status.unwrap().success());
+    let mut wrong = Vec::new();
+    for TrackedFile { name, .. } in files {
+        if std::fs::read(copy.path().join(&name))
+            .unwrap()
+            .contains(&b'\r')
+        {
+            wrong.push(name);
+        }
+    }
+    expect_none(wrong, ".gitattributes lacks eol=lf");
 }
 
 /// A hook of a linked worktree names the person's repository in variables that outrank the folder:
@@ -609,47 +777,58 @@ fn a_checkout_with_autocrlf_has_no_carriage_returns() {
 #[test]
 fn one_place_starts_git_and_scripts_forget_the_callers_repository() {
     // Written in halves, or this file would be found.
-    let started = "Command::new(\"g_it\")".replace('_', "");
-    let rust = lines_of_tracked(|name, lines, at| {
-        name.ends_with(".rs") && name != "compare/src/git.rs" && lines[at].contains(&started)
-    });
-    expect_none(rust, "start git by `git::git(folder)` (compare/src/git.rs)");
-    let scripts = tracked().into_iter().filter(|(name, text)| {
-        let is_script = name.starts_with("scripts/") || name.starts_with(".ci/");
-        let mut words = text.split(|c: char| c.is_whitespace() || "($|&;".contains(c));
-        is_script
-            && text.starts_with("#!/usr/bin/env bash")
-            && words.any(|word| word == "git")
-            && !text.contains(FORGETS)
+    let start = "Command::new(\"g_it\")".replace('_', "");
+    let starting = lines_of_tracked(|line| {
+        line.file.ends_with(".rs")
+            && line.file != "compare/src/git.rs"
+            && line.text().contains(&start)
     });
     expect_none(
-        scripts.map(|(name, _)| name),
-        &format!("a script that runs git begins with\n{FORGETS}"),
+        starting,
+        "start git by `git::git(folder)` (compare/src/git.rs)",
+    );
+    let mut scripts = tracked();
+    scripts.retain(|file| {
+        (file.name.starts_with("scripts/") || file.name.starts_with(".ci/"))
+            && runs_git(&file.text)
+            && !file.text.contains(FORGETTING)
+    });
+    expect_none(
+        scripts.into_iter().map(|file| file.name),
+        &format!("a script that runs git begins with\n{FORGETTING}"),
     );
 }
 
-/// What a script in bash begins with before it runs git.
-const FORGETS: &str = r#"for name in "${!GIT_@}"; do
+/// Returns whether a text is a script in bash that runs git.
+fn runs_git(text: &str) -> bool {
+    let mut words = text.split(|c: char| c.is_whitespace() || "($|&;".contains(c));
+    text.starts_with("#!/usr/bin/env bash") && words.any(|word| word == "git")
+}
+
+/// The lines with which a script in bash begins before it runs git.
+const FORGETTING: &str = r#"for name in "${!GIT_@}"; do
     [[ "$name" == GIT_EXEC_PATH ]] || unset "$name"
 done"#;
 
 #[test]
 fn nothing_is_skipped_silently() {
     // Written in halves, or this file would be found.
-    let [ignored, said] =
-        ["#[_ignore", "println!(\"not _checked: "].map(|text| text.replace('_', ""));
-    let found = lines_of_tracked(|name, lines, at| {
-        let asserts_no_ci = || {
-            let mut before = lines[at.saturating_sub(4)..at].iter();
-            before.any(|line| line.contains("var_os(\"CI\")"))
-        };
-        let is_ignored = lines[at].trim_start().starts_with(&ignored);
-        name.ends_with(".rs") && (is_ignored || lines[at].contains(&said) && !asserts_no_ci())
+    let ignored = "#[_ignore".replace('_', "");
+    let not_checked = "println!(\"not _checked: ".replace('_', "");
+    let silent = lines_of_tracked(|line| {
+        let is_ignored = line.text().trim_start().starts_with(&ignored);
+        let is_silent = line.text().contains(&not_checked)
+            && !line
+                .before(4)
+                .iter()
+                .any(|before| before.contains("var_os(\"CI\")"));
+        line.file.ends_with(".rs") && (is_ignored || is_silent)
     });
     expect_none(
-        found,
-        "an ignored test, or one that says that it checks nothing and would pass so in CI: assert that CI is not set in the \
-         statement before; a test of a GPU says that there is none, and passes",
+        silent,
+        "an ignored test, or one that says that it checks nothing and would pass so in CI: assert \
+         that CI is not set in the statement before; a test of a GPU says that there is none, and \
+         passes",
     );
 }
 
@@ -658,20 +837,22 @@ fn tracked_files_name_no_machine() {
     // Written in halves, or this file would be found.
     let homes = ["/ho_me/", "/Us_ers/", "/ro_ot/", "/wo_rk/", "C:_\\Users"]
         .map(|home| home.replace('_', ""));
-    let found = lines_of_tracked(|_, lines, at| {
-        let line = lines[at];
-        let is_start = |at: usize| {
-            !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-})>/".contains(c))
-        };
-        let mut starts = homes
+    let named = lines_of_tracked(|line| {
+        homes
             .iter()
-            .flat_map(|home| line.match_indices(home.as_str()));
-        starts.any(|(at, _)| is_start(at))
+            .any(|home| has_path_that_starts(line.text(), home))
     });
     expect_none(
-        found,
+        named,
         "absolute paths of one machine: write paths relative to the root",
     );
+}
+
+/// Returns whether a path in `line` starts with `start`.
+fn has_path_that_starts(line: &str, start: &str) -> bool {
+    line.match_indices(start).any(|(position, _)| {
+        !line[..position].ends_with(|c: char| c.is_alphanumeric() || "._-})>/".contains(c))
+    })
 }
 
 /// `scripts/explain-mutants` plants each for half a minute, and would stop at the first that it
@@ -679,73 +860,113 @@ fn tracked_files_name_no_machine() {
 #[test]
 fn every_mistake_that_explain_is_tried_on_can_be_planted() {
     let list = read(&root().join("compare/tests/explain/mutants.txt"));
-    let lines = Vec::from_iter(
-        list.lines()
-            .filter(|line| line.starts_with(['=', '<', '>'])),
-    );
-    let entries = lines.chunks(3).map(|entry| match entry {
-        [head, old, new]
-            if head.starts_with("= ") && old.starts_with("< ") && new.starts_with("> ") =>
-        {
-            (
-                *head,
-                old[2..].replace("\\n", "\n"),
-                new[2..].replace("\\n", "\n"),
-            )
-        }
-        _ => panic!("an entry is '= ', '< ' and '> ': {entry:#?}"),
-    });
-    let entries = Vec::from_iter(entries);
+    let mut lines: Vec<&str> = list.lines().collect();
+    lines.retain(|line| line.starts_with(['=', '<', '>']));
+    let entries = lines.chunks(3);
     assert_eq!(entries.len(), 48, "docs/explain.md says of how many");
-    let cannot = entries.iter().filter(|(head, old, new)| {
-        let [_, stage, _, _, file] = head.split(' ').collect::<Vec<_>>()[..] else {
-            return true;
+    let mut wrong = Vec::new();
+    for entry in entries {
+        let (Some(head), Some(old), Some(new)) = (
+            entry[0].strip_prefix("= "),
+            entry.get(1).and_then(|line| line.strip_prefix("< ")),
+            entry.get(2).and_then(|line| line.strip_prefix("> ")),
+        ) else {
+            panic!("an entry is '= ', '< ' and '> ': {entry:#?}");
         };
-        let text = read(&root().join(file));
-        old == new || text.matches(old).count() != 1 || !root().join(stage).is_dir()
-    });
+        if !can_be_planted(head, old, new) {
+            wrong.push(entry);
+        }
+    }
     expect_none(
-        cannot,
+        wrong,
         "this text stands once in no file: write what the kernel has in its place",
     );
 }
 
-/// Lines of tracked files that are wrong, by the file's name, its lines and the number of one, from
-/// 0: "name:line".
-fn lines_of_tracked(is_wrong: impl Fn(&str, &[&str], usize) -> bool) -> Vec<String> {
-    let mut found = Vec::new();
-    for (name, text) in tracked() {
-        let lines: Vec<&str> = text.lines().collect();
-        let wrong = (0..lines.len()).filter(|at| is_wrong(&name, &lines, *at));
-        found.extend(wrong.map(|at| format!("{name}:{}", at + 1)));
-    }
-    found
+/// Returns whether the text of an entry stands once in the file that its head names last.
+fn can_be_planted(head: &str, old: &str, new: &str) -> bool {
+    let [stage, _, _, file] = head.split(' ').collect::<Vec<_>>()[..] else {
+        return false;
+    };
+    let text = read(&root().join(file));
+    old != new
+        && text.matches(&old.replace("\\n", "\n")).count() == 1
+        && root().join(stage).is_dir()
 }
 
-/// The names of sessions in a text: a time, such as 20261121T163113Z, and a machine.
-fn sessions_in(text: &str) -> impl Iterator<Item = &str> {
-    let is_named = |word: &&str| {
+/// A line of a tracked file.
+struct TrackedLine<'a> {
+    file: &'a str,
+    lines: &'a [&'a str],
+    index: usize,
+}
+
+impl<'a> TrackedLine<'a> {
+    fn text(&self) -> &'a str {
+        self.lines[self.index]
+    }
+
+    /// Returns up to `count` lines before it.
+    fn before(&self, count: usize) -> &'a [&'a str] {
+        &self.lines[self.index.saturating_sub(count)..self.index]
+    }
+}
+
+/// Returns the lines of tracked files that are wrong, as "name:line".
+fn lines_of_tracked(is_wrong: impl Fn(&TrackedLine<'_>) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for TrackedFile { name, text } in tracked() {
+        let lines: Vec<&str> = text.lines().collect();
+        for index in 0..lines.len() {
+            let line = TrackedLine {
+                file: &name,
+                lines: &lines,
+                index,
+            };
+            if is_wrong(&line) {
+                wrong.push(format!("{name}:{}", index + 1));
+            }
+        }
+    }
+    wrong
+}
+
+/// Returns the names of sessions in a text: a time, such as 20261121T163113Z, and a machine.
+fn sessions_in(text: &str) -> Vec<&str> {
+    let mut words: Vec<&str> = text
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+        .collect();
+    words.retain(|word| {
         let form = word.replace(|c: char| c.is_ascii_digit(), "0");
         form.starts_with("00000000T000000Z")
-    };
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
-        .filter(is_named)
+    });
+    words
+}
+
+#[test]
+fn names_of_sessions_are_found() {
+    let words = "of `20261121T163113Z-nvidia-h200`, and 2026-11-21T163113Z.";
+    assert_eq!(sessions_in(words), ["20261121T163113Z-nvidia-h200"]);
 }
 
 #[test]
 fn pages_name_sessions_that_the_tables_have() {
-    let words = "of `20261121T163113Z-nvidia-h200`, and 2026-11-21T163113Z.";
-    let found: Vec<&str> = sessions_in(words).collect();
-    assert_eq!(found, ["20261121T163113Z-nvidia-h200"]);
-    let tables = files_below(&root().join("results"), &|path| {
-        path.ends_with("sessions.jsonl")
-    });
-    let tables: String = tables.iter().map(|path| read(path)).collect();
-    for (name, text) in tracked().iter().filter(|(name, _)| name.ends_with(".md")) {
-        for session in sessions_in(text) {
+    let mut sessions = String::new();
+    for path in files_below(&root().join("results")) {
+        if path.ends_with("sessions.jsonl") {
+            sessions += &read(&path);
+        }
+    }
+    for page in tracked() {
+        if !page.is_markdown() {
+            continue;
+        }
+        for session in sessions_in(&page.text) {
             assert!(
-                tables.contains(&format!("{{\"session\":\"{session}\",")),
-                "{name} names {session}, of which results/ has no row: give figures of a session that it has"
+                sessions.contains(&format!("{{\"session\":\"{session}\",")),
+                "{} names {session}, of which results/ has no row: \
+                 give figures of a session that it has",
+                page.name
             );
         }
     }
@@ -754,118 +975,139 @@ fn pages_name_sessions_that_the_tables_have() {
 #[test]
 fn links_lead_to_files_of_the_repository() {
     let mut dead = Vec::new();
-    for (name, text) in tracked().iter().filter(|(name, _)| name.ends_with(".md")) {
-        let prose: String = text.split("```").step_by(2).collect();
-        let targets = prose
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split_once(')'));
-        let files = targets.map(|(target, _)| target.split('#').next().unwrap_or_default());
-        let folder = root().join(name).parent().unwrap().to_path_buf();
-        let is_dead = |file: &&str| !file.contains("://") && !folder.join(file).exists();
-        dead.extend(files.filter(is_dead).map(|file| format!("{name}: {file}")));
+    for page in tracked() {
+        if !page.is_markdown() {
+            continue;
+        }
+        let folder = root().join(&page.name).parent().unwrap().to_path_buf();
+        let prose: String = page.text.split("```").step_by(2).collect();
+        for rest in prose.split("](").skip(1) {
+            let Some((target, _)) = rest.split_once(')') else {
+                continue;
+            };
+            let file = target.split('#').next().unwrap_or_default();
+            if !file.contains("://") && !folder.join(file).exists() {
+                dead.push(format!("{}: {file}", page.name));
+            }
+        }
     }
     expect_none(dead, "links to files that do not exist");
 }
 
-/// What a file of a crate imports from the crate's root, by path in `use` or in the code: the first
-/// name of each path. Tests and comments are left out. `depth` is how many modules the file lies
-/// below the root.
+/// Returns what a file of a crate imports from the crate's root, by path in `use` or in the code:
+/// the first name of each path. Tests and comments are left out. `depth` is how many modules the
+/// file lies below the root.
 fn imports(text: &str, depth: usize) -> BTreeSet<String> {
+    let code = code_without_spaces(text).replace(&"super::".repeat(depth), "crate::");
+    let mut names = BTreeSet::new();
+    for (position, path) in code.match_indices("crate::") {
+        let rest = &code[position + path.len()..];
+        match rest.strip_prefix('{') {
+            None => _ = names.insert(first_word(rest)),
+            Some(group) => names.extend(names_in_group(group)),
+        }
+    }
+    names
+}
+
+/// Returns the code of a file without its tests, comments and spaces.
+fn code_without_spaces(text: &str) -> String {
     let program = text
         .split("#[cfg(test)]\nmod tests")
         .next()
         .unwrap_or_default();
-    let mut in_comment = false;
-    let code: String = program
-        .lines()
-        .flat_map(|line| code_of(line, &mut in_comment).chars().collect::<Vec<_>>())
-        .collect();
-    let code: String = code
-        .replace(&"super::".repeat(depth), "crate::")
-        .split_whitespace()
-        .collect();
-    let name = |text: &str| -> String {
-        text.chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect()
-    };
-    let mut found = BTreeSet::new();
-    for (at, path) in code.match_indices("crate::") {
-        let rest = &code[at + path.len()..];
-        let Some(group) = rest.strip_prefix('{') else {
-            found.insert(name(rest));
-            continue;
-        };
-        let mut open = 0;
-        let is_own = |c: char| {
-            open += i32::from(c == '{') - i32::from(c == '}');
-            open == 0 && c == ','
-        };
-        let end = group.find(';').unwrap_or(group.len());
-        found.extend(
-            group[..end]
-                .split(is_own)
-                .map(name)
-                .filter(|name| !name.is_empty()),
-        );
+    let mut is_in_comment = false;
+    let mut code = String::new();
+    for line in program.lines() {
+        code += &code_of(line, &mut is_in_comment);
     }
-    found
+    code.split_whitespace().collect()
+}
+
+fn first_word(text: &str) -> String {
+    let end = text.find(|c| !is_word_part(c)).unwrap_or(text.len());
+    text[..end].to_string()
+}
+
+/// Returns the first names of the paths in a group, which starts behind its brace.
+fn names_in_group(group: &str) -> Vec<String> {
+    let end = group.find(';').unwrap_or(group.len());
+    let mut depth = 0;
+    let mut names = Vec::new();
+    for path in group[..end].split(|c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        depth == 0 && c == ','
+    }) {
+        let name = first_word(path);
+        if !name.is_empty() {
+            names.push(name);
+        }
+    }
+    names
 }
 
 #[test]
 fn imports_are_found() {
-    let found = |text: &str, depth| {
-        imports(text, depth)
-            .into_iter()
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    for (text, expected) in [
-        ("use crate::judge::{best, cli};", "judge"),
+    for (text, depth, expected) in [
+        ("use crate::judge::{best, cli};", 2, &["judge"][..]),
         (
             "use crate::{\n    cli::{Cli, RunArgs},\n    record,\n};",
-            "cli record",
+            2,
+            &["cli", "record"],
         ),
-        ("fn f(of: &crate::run::Finished) {}", "run"),
-        ("use super::super::select;", "select"),
-        ("use super::row; use common::metric; // crate::cli", ""),
+        ("fn f(of: &crate::run::Finished) {}", 2, &["run"]),
+        ("use super::super::select;", 2, &["select"]),
+        ("use super::row; use common::metric; // crate::cli", 2, &[]),
         (
             "use crate::record;\n#[cfg(test)]\nmod tests {\n    use crate::cli;\n}",
-            "record",
+            2,
+            &["record"],
         ),
+        ("pub use super::cli;", 1, &["cli"]),
     ] {
-        assert_eq!(found(text, 2), expected, "{text}");
+        let names = Vec::from_iter(imports(text, depth));
+        assert_eq!(names, expected, "{text}");
     }
-    assert_eq!(found("pub use super::cli;", 1), "cli");
 }
 
-/// The files of the program in `folder` of compare/src, without tests, and what each imports from
-/// it.
-fn program_imports(folder: &str) -> Vec<(PathBuf, BTreeSet<String>)> {
+/// A file of the program and the names that it imports.
+struct ProgramFile {
+    /// The path in compare/src.
+    path: PathBuf,
+    imports: BTreeSet<String>,
+}
+
+/// Returns the files of the program in `folder` of compare/src, without tests.
+fn program_files(folder: &str) -> Vec<ProgramFile> {
     let source = root().join("compare/src");
-    let is_program = |path: &Path| {
-        let is_test = |part: &str| ["tests", "tests.rs", "testing", "testing.rs"].contains(&part);
-        path.extension().is_some_and(|extension| extension == "rs")
-            && !path.iter().any(|part| is_test(&part.to_string_lossy()))
-    };
-    let files = files_below(&source.join(folder), &is_program).into_iter();
-    let imported = files.map(|path| {
-        let file = path.strip_prefix(&source).unwrap().to_path_buf();
-        let depth = file.iter().count() - usize::from(file.ends_with("mod.rs"));
-        (file, imports(&read(&path), depth))
-    });
-    imported.collect()
+    let mut files = Vec::new();
+    for file in rust_files_below(&source.join(folder)) {
+        let is_test = file.iter().any(|part| {
+            ["tests", "tests.rs", "testing", "testing.rs"].contains(&&*part.to_string_lossy())
+        });
+        if is_test {
+            continue;
+        }
+        let path = file.strip_prefix(&source).unwrap().to_path_buf();
+        let depth = path.iter().count() - usize::from(path.ends_with("mod.rs"));
+        files.push(ProgramFile {
+            path,
+            imports: imports(&read(&file), depth),
+        });
+    }
+    files
 }
 
-/// The modules of the commands: what `main` dispatches to, `run::run(&args)`.
+/// Returns the modules of the commands: those that `main` dispatches to, `run::run(&args)`.
 fn commands(main: &str) -> BTreeSet<String> {
-    let arms = main.lines().filter_map(|line| {
-        let (_, call) = line.trim().strip_prefix("Command::")?.split_once(" => ")?;
-        let (module, function) = call.strip_suffix("(&args),")?.split_once("::")?;
-        (module == function).then(|| module.to_string())
-    });
-    arms.collect()
+    main.lines().filter_map(command_of_arm).collect()
+}
+
+/// Returns the module that an arm of `main` calls.
+fn command_of_arm(line: &str) -> Option<String> {
+    let (_, call) = line.trim().strip_prefix("Command::")?.split_once(" => ")?;
+    let (module, function) = call.strip_suffix("(&args),")?.split_once("::")?;
+    (module == function).then(|| module.to_string())
 }
 
 #[test]
@@ -875,58 +1117,59 @@ fn no_command_is_imported() {
         commands.len() >= 10 && commands.contains("run"),
         "main.rs was not understood: {commands:?}"
     );
-    let mut found = BTreeSet::new();
-    for (file, imported) in program_imports("") {
-        if file == Path::new("main.rs") || file == Path::new("cli.rs") {
+    let mut wrong = Vec::new();
+    for ProgramFile { path, imports } in program_files("") {
+        if path == Path::new("main.rs") || path == Path::new("cli.rs") {
             continue;
         }
-        let own = file.iter().next().unwrap().to_string_lossy();
-        let own = own.trim_end_matches(".rs");
-        let others = imported.intersection(&commands).filter(|name| *name != own);
-        found.extend(others.map(|name| (file.display().to_string(), name.clone())));
+        let first_part = path.iter().next().unwrap().to_string_lossy();
+        let own_module = first_part.trim_end_matches(".rs");
+        for command in imports.intersection(&commands) {
+            if command != own_module {
+                wrong.push(format!("{} imports {command}", path.display()));
+            }
+        }
     }
     expect_none(
-        found,
+        wrong,
         "a command is imported: move what both need into a room below the commands",
     );
 }
 
 #[test]
 fn no_room_imports_one_before_it() {
-    let mut found = BTreeSet::new();
-    for (room, may) in ROOMS {
-        for (file, imported) in program_imports(room) {
-            let back = imported
-                .into_iter()
-                .filter(|name| name != room && !may.split(' ').any(|other| other == name));
-            found.extend(back.map(|name| (file.display().to_string(), name)));
+    let mut wrong = Vec::new();
+    for (room, allowed) in ROOMS {
+        for ProgramFile { path, imports } in program_files(room) {
+            for import in imports {
+                if import != room && !allowed.split(' ').any(|other| other == import) {
+                    wrong.push(format!("{} imports {import}", path.display()));
+                }
+            }
         }
     }
     expect_none(
-        found,
-        "a room imports one that `ROOMS` does not allow it: hand over what is needed as data, or move what both need into a room that \
-         both may import",
+        wrong,
+        "a room imports one that `ROOMS` does not allow it: hand over what is needed as data, or \
+         move what both need into a room that both may import",
     );
 }
 
-/// Each row of the page's table: a room, and what it may import.
+/// Each row of the page's table has a room, and the rooms that it may import.
 #[test]
 fn architecture_names_what_a_room_may_import() {
     let page = read(&root().join("ARCHITECTURE.md"));
-    for (room, may) in ROOMS {
+    for (room, allowed) in ROOMS {
         let start = format!("| `{room}/` | ");
         let row = page
             .lines()
             .find_map(|line| line.strip_prefix(&start))
             .unwrap_or_else(|| panic!("ARCHITECTURE.md has no row of {room}/"));
         let (imports, _) = row.split_once(" | ").expect("three columns");
-        let expected = match may {
-            "" => "none".to_string(),
-            may => may
-                .split(' ')
-                .map(|other| format!("`{other}`"))
-                .collect::<Vec<_>>()
-                .join(", "),
+        let expected = if allowed.is_empty() {
+            "none".to_string()
+        } else {
+            format!("`{}`", allowed.replace(' ', "`, `"))
         };
         assert_eq!(imports, expected, "ARCHITECTURE.md, what {room}/ imports");
     }
@@ -937,24 +1180,37 @@ fn architecture_names_what_a_room_may_import() {
 #[test]
 fn every_fault_and_hazard_has_a_row_among_the_symptoms() {
     let page = read(&root().join("docs/symptoms.md"));
-    let rows: Vec<&str> = page
-        .lines()
-        .filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" | ")?.0))
-        .collect();
+    let mut rows = BTreeSet::new();
+    for line in page.lines() {
+        if let Some(cell) = cells_of(line).next() {
+            rows.insert(cell);
+        }
+    }
     let detectors = read(&root().join("common/emulator/DETECTORS.md"));
-    let reported = detectors.lines().filter_map(|line| {
-        let cell = line.strip_prefix("| ")?.split(" | ").nth(1)?;
-        Some(cell.split(", `").next()?.to_string())
-    });
-    let kinds: BTreeSet<String> = reported.filter(|kind| kind != "reported as").collect();
+    let mut names = BTreeSet::new();
+    for line in detectors.lines() {
+        if let Some(cell) = cells_of(line).nth(1) {
+            names.insert(cell.split(", `").next().unwrap_or_default());
+        }
+    }
+    names.remove("reported as");
     assert!(
-        kinds.len() >= 11,
-        "DETECTORS.md was not understood: {kinds:?}"
+        names.len() >= 11,
+        "DETECTORS.md was not understood: {names:?}"
     );
-    let faults = common::faults::Fault::ALL.map(|fault| fault.name().to_string());
-    let names = kinds.into_iter().chain(faults);
+    for fault in common::faults::Fault::ALL {
+        names.insert(fault.name());
+    }
     expect_none(
-        names.filter(|name| !rows.contains(&name.as_str())),
+        names.difference(&rows),
         "docs/symptoms.md lacks a row for these",
     );
+}
+
+/// Returns the cells of a row of a Markdown table; none for other lines.
+fn cells_of(line: &str) -> impl Iterator<Item = &str> {
+    let row = line
+        .strip_prefix("| ")
+        .filter(|cells| cells.contains(" | "));
+    row.into_iter().flat_map(|cells| cells.split(" | "))
 }

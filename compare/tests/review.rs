@@ -13,7 +13,8 @@ use std::process::Command;
 /// and builds what notes its own where a build for a named target would.
 const CARGO: &str = r#"#!/bin/sh
 if [ "$1" = metadata ]; then
-    echo '{"packages":[],"workspace_root":"x","target_directory":"'"$HERE"'/built here","version":1}'
+    target="$HERE/built here"
+    echo '{"packages":[],"workspace_root":"x","target_directory":"'"$target"'","version":1}'
     exit
 fi
 echo "cargo $* in ${PWD#"$HERE"/}: $(git log -1 --format=%s) $(ls -d .cuda)" >> "$HERE/calls"
@@ -21,8 +22,9 @@ echo "cargo $* in ${PWD#"$HERE"/}: $(git log -1 --format=%s) $(ls -d .cuda)" >> 
 program="$CARGO_TARGET_DIR/some-target/debug/compare"
 mkdir -p "$(dirname "$program")"
 cp "$HERE/bin/compare" "$program"
-echo '{"reason":"compiler-artifact","target":{"name":"common"},"executable":null,"fresh":true}'
-echo '{"reason":"compiler-artifact","target":{"name":"compare"},"executable":"'"$program"'","fresh":true}'
+reason='"reason":"compiler-artifact"'
+echo "{$reason"',"target":{"name":"common"},"executable":null,"fresh":true}'
+echo "{$reason"',"target":{"name":"compare"},"executable":"'"$program"'","fresh":true}'
 echo '{"reason":"build-finished","success":true}'
 "#;
 
@@ -62,7 +64,9 @@ const GH: &str = r#"#!/bin/sh
 case "$*" in
     *pulls\?*) printf 'def\t6\n%s\t7\n' "${AT:-abc}" ;;
     *runs/9/jobs*) printf %b "$JOBS" ;;
-    *--paginate*) [ -n "$NEW" ] || printf '41\tlooks good\n42\t<!-- attention-ladder: review -->\n' ;;
+    *--paginate*)
+        [ -n "$NEW" ] ||
+            printf '%s\t%s\n' 41 'looks good' 42 '<!-- attention-ladder: review -->' ;;
     *) echo "gh $*" | sed 's/=@.*//'; cat "${7#body=@}" ;;
 esac
 "#;
@@ -570,7 +574,7 @@ fn settings(name: &str) -> Vec<Setting> {
         }
         let (key, value) = words.split_once(':').unwrap_or(("", words));
         open.push((indent, key));
-        let path: Vec<&str> = open.iter().map(|(_, key)| *key).collect();
+        let path: Vec<&str> = open.iter().map(|(_, word)| *word).collect();
         settings.push(Setting {
             path: path.join("."),
             value: value.trim().to_string(),
