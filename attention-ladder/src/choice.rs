@@ -179,7 +179,7 @@ mod tests {
             for Cost { variant, .. } in &model.costs {
                 let (id, name) = variant.split_once('/').unwrap();
                 let stage = stages.iter().find(|stage| stage.info().id == id);
-                let is_linked = stage.is_some_and(|stage| stage.family_of(name).is_some());
+                let is_linked = stage.is_some_and(|linked| linked.family_of(name).is_some());
                 assert!(is_linked, "{}: {variant} is not in the library", model.gpu);
             }
             let mut sizes = BTreeSet::new();

@@ -372,7 +372,10 @@ impl<'a, 'py> Arguments<'a, 'py> {
 /// apart first, unless that has been done. Else it is within `record`, a context manager that names
 /// it for a profiler, if there is one. All arguments are by position.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, is_dispatched, record, /))]
+#[pyo3(signature = (
+    q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale,
+    return_lse, batch_invariant, is_dispatched, record, /
+))]
 #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
 fn sdpa<'py>(
     q: Object<'_, 'py>,

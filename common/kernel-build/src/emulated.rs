@@ -110,7 +110,8 @@ fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
     build
         .std("c++17")
         .opt_level(1)
-        .debug(false) // would add -g by the profile; -g1 (lines, for hazard reports) is always wanted
+        // The profile would add -g; -g1 (lines, for hazard reports) is always wanted.
+        .debug(false)
         .flag("-g1")
         .flag("-ffp-contract=off")
         .warnings(false);

@@ -87,7 +87,7 @@ mod tests {
         let meeting = Barrier::new(2);
         let error = try_map(&["first", "second"], |name| {
             meeting.wait();
-            Err(failure(name))
+            Err::<(), _>(failure(name))
         })
         .unwrap_err();
         assert_eq!(error.to_string(), failure("first").to_string());
@@ -99,7 +99,7 @@ mod tests {
         let items = ["fails"; 100];
         try_map(&items, |name| {
             begun.fetch_add(1, Ordering::Relaxed);
-            Err(failure(name))
+            Err::<(), _>(failure(name))
         })
         .unwrap_err();
         assert!(begun.into_inner() <= WORKERS);
