@@ -61,9 +61,11 @@ struct Pair {
 }
 
 impl Pair {
-    /// NaN is close to nothing; a row without a key has the same infinity on both sides.
+    /// NaN is close to nothing. The log-sum-exp of a row without a key is infinite, and nothing but
+    /// the same infinity is close to it.
     fn is_close(&self) -> bool {
-        self.gpu == self.host || (self.gpu - self.host).abs() <= self.bound
+        self.gpu == self.host
+            || self.host.is_finite() && (self.gpu - self.host).abs() <= self.bound
     }
 }
 
