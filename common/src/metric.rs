@@ -13,6 +13,8 @@ pub enum Unit {
     Ns,
     Mhz,
     Watts,
+    /// Millijoules.
+    Energy,
     Celsius,
     /// Bytes, sectors, instructions, cases.
     Count,
@@ -35,6 +37,7 @@ impl Unit {
             Unit::Ns => format!("{} µs", significant(value / 1e3)),
             Unit::Mhz => format!("{value:.0} MHz"),
             Unit::Watts => format!("{value:.0} W"),
+            Unit::Energy => format!("{} mJ", significant(value)),
             Unit::Celsius => format!("{value:.0} °C"),
             Unit::Ratio => format!("{value:.3}"),
             Unit::Error => format!("{value:.1e}"),
@@ -274,8 +277,12 @@ metrics! {
     /// The host's time for one call, which only enqueues.
     HostP50: context("host call p50", Unit::Us),
     SmMhz: context("SM clock", Unit::Mhz),
-    /// Of the board, at one moment of a long run after the samples.
+    /// Of the board: at one moment of a long run after the samples; of a sustained row the mean of its counted time.
     PowerW: context("power", Unit::Watts),
+    /// What the GPU keeps to: a kernel that reaches nine tenths of it in its burst is timed sustained.
+    PowerLimitW: context("power limit", Unit::Watts),
+    /// Of the board over the counted time of a sustained row, by its launches.
+    EnergyMj: context("energy per launch", Unit::Energy),
     Celsius: context("temperature", Unit::Celsius),
     /// `base / new` of two arms, A B B A; so are the two below.
     SpeedupP50: speedup("speedup p50"),

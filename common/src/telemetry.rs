@@ -14,6 +14,10 @@ pub struct Reading {
     /// Power now, in watts. The older call gives the mean of a second, most of which may be idle.
     pub power_w: Option<f64>,
     pub celsius: Option<u32>,
+    /// The limit that the GPU keeps to, in watts.
+    pub power_limit_w: Option<f64>,
+    /// The energy used since the driver was loaded, in millijoules.
+    pub energy_mj: Option<f64>,
 }
 
 fn power_w(device: &Device<'_>) -> Option<f64> {
@@ -24,6 +28,14 @@ fn power_w(device: &Device<'_>) -> Option<f64> {
         SampleValue::U64(milliwatts) => Some(milliwatts as f64 / 1e3),
         SampleValue::F64(_) | SampleValue::I64(_) => None,
     }
+}
+
+fn watts(milliwatts: Result<u32, NvmlError>) -> Option<f64> {
+    Some(f64::from(milliwatts.ok()?) / 1e3)
+}
+
+fn energy_mj(device: &Device<'_>) -> Option<f64> {
+    Some(device.total_energy_consumption().ok()? as f64)
 }
 
 #[derive(Debug)]
@@ -59,7 +71,14 @@ impl Telemetry {
             sm_mhz: device.clock_info(Clock::SM).ok(),
             power_w: power_w(&device),
             celsius: device.temperature(TemperatureSensor::Gpu).ok(),
+            power_limit_w: watts(device.enforced_power_limit()),
+            energy_mj: energy_mj(&device),
         }
+    }
+
+    /// Reads the energy alone, which takes less time.
+    pub fn energy_mj(&self) -> Option<f64> {
+        energy_mj(&self.device().ok()?)
     }
 }
 

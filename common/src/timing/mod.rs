@@ -5,15 +5,18 @@
 pub mod claim;
 pub mod roofline;
 pub mod stats;
+pub mod sustained;
 #[cfg(test)]
 mod testing;
 
 use crate::telemetry::Reading;
 use stats::Summary;
 use std::time::Duration;
+use sustained::Sustained;
 
 pub use claim::{Change, Comparison};
 pub use roofline::SpeedOfLight;
+pub use sustained::Regime;
 
 named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -197,6 +200,9 @@ pub struct Measurement {
     pub single: Summary,
     /// The GPU after the warm-up and after the last sample.
     pub conditions: [Reading; 2],
+    /// The counted time, where the kernel reached the power limit and was timed sustained: `device`
+    /// summarises it. Otherwise `device` is of the burst.
+    pub sustained: Option<Sustained>,
 }
 
 /// A variable of the environment, and what to do about it.

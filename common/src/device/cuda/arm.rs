@@ -4,6 +4,7 @@ use super::{Argument, BoundKernel, CudaDevice, CudaError, DeviceInputs, Helpers,
 use crate::device::{Execution, Staged};
 use crate::problem::Problem;
 use crate::stage::{LoadedStage, Prepared};
+use crate::timing::sustained::Chunk;
 use crate::timing::{Plan, Rotation};
 use cudarc::driver::sys::{
     self, CUevent_flags, CUgraphInstantiate_flags, CUgraphNodeType, CUstreamCaptureMode,
@@ -344,6 +345,27 @@ impl Arm<'_> {
             (0..replays).try_for_each(|_| self.replay())
         })?;
         Ok(microseconds(us * launches as f64 / done))
+    }
+
+    /// Replays the graph for about `length`, and reads the GPU once the replays are submitted: those
+    /// that are left must take longer than the reading. The arm must have a graph.
+    pub fn chunk(&self, length: Duration) -> Result<Chunk, CudaError> {
+        let graph = self.timed_graph()?;
+        let replay_us = graph.launch_us * graph.launches as f64;
+        let replays = (length.as_secs_f64() * 1e6 / replay_us).ceil().max(1.0) as usize;
+        let expected = microseconds(2.0 * replays as f64 * replay_us);
+        let events = self.device.timing_events(2)?;
+        let (us, reading) = self.time(&events, expected, || {
+            for _ in 0..replays {
+                self.replay()?;
+            }
+            Ok(self.device.conditions())
+        })?;
+        Ok(Chunk {
+            us,
+            launches: replays * graph.launches,
+            reading,
+        })
     }
 
     pub(super) fn timed_graph(&self) -> Result<&TimedGraph, CudaError> {

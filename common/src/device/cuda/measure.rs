@@ -1,7 +1,10 @@
+mod sustained;
+
 use super::arm::microseconds;
 use super::{Arm, CudaDevice, CudaError, RotatedOutput};
 use crate::telemetry::Reading;
 use crate::timing::stats::{SampleError, Summary, percentile};
+use crate::timing::sustained::Load;
 use crate::timing::{Comparison, HostCheck, Measurement, Plan, falsifying_variable, order};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{self, CUlimit, CUresult};
@@ -18,6 +21,9 @@ pub struct Timed {
 #[derive(Clone, Debug)]
 pub struct TimedPair {
     pub comparison: Comparison,
+    /// What was read of the new arm, where one arm reached the power limit and both were timed
+    /// sustained. Otherwise the comparison is of the burst.
+    pub sustained: Option<Load>,
     pub base_outputs: Vec<RotatedOutput>,
     pub new_outputs: Vec<RotatedOutput>,
 }
@@ -80,8 +86,15 @@ impl CudaDevice {
         }
         let mut timed = session.end(samples)?;
         let (new, base) = (timed.swap_remove(1), timed.swap_remove(0));
+        let (base_load, new_load) = (&base.measurement.sustained, &new.measurement.sustained);
+        let mut sustained = None;
+        if let (Some(base), Some(new)) = (base_load, new_load) {
+            comparison = compare(&[base.us.clone(), new.us.clone()])?;
+            sustained = Some(new.load);
+        }
         Ok(TimedPair {
             comparison,
+            sustained,
             base_outputs: base.outputs,
             new_outputs: new.outputs,
         })
@@ -376,6 +389,7 @@ impl<'a, 'd> Session<'a, 'd> {
             .map(|arm| self.host_check(arm))
             .collect::<Result<Vec<_>, _>>()?;
         let after = self.conditions_under_load()?;
+        let mut sustained = self.sustain_at_limit(&after)?.map(Vec::into_iter);
         let mut timed = Vec::with_capacity(self.arms.len());
         for (index, (device_us, single_us)) in
             device_samples.into_iter().zip(single_samples).enumerate()
@@ -388,9 +402,13 @@ impl<'a, 'd> Session<'a, 'd> {
                     error,
                 })
             };
-            let device = summary(&device_us)?;
+            let mut device = summary(&device_us)?;
             if let Some(reason) = checks[index].contradiction(device.p50) {
                 return Err(CudaError::Timer { launch, reason });
+            }
+            let sustained = sustained.as_mut().and_then(Iterator::next);
+            if let Some(sustained) = &sustained {
+                device = summary(&sustained.us)?;
             }
             let mut outputs = Vec::new();
             arm.collect_outputs(&mut outputs)?;
@@ -403,6 +421,7 @@ impl<'a, 'd> Session<'a, 'd> {
                 single: summary(&single_us)?,
                 device,
                 conditions: [self.before[index], after[index]],
+                sustained,
             };
             timed.push(Timed {
                 measurement,

@@ -1,0 +1,212 @@
+//! The sustained regime of timing. A kernel that reaches the power limit of its GPU takes one time
+//! alone, another beside kernels that draw less, and another after a second: clocks follow the mean
+//! power of some hundred milliseconds. So arms take turns of a second, and the first half second of
+//! a turn is not counted. Pure: a [`Stand`] launches kernels and reads the GPU.
+
+use crate::telemetry::Reading;
+use std::time::Duration;
+
+named! {
+    /// How a time was taken.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Regime {
+        /// In short chunks, interleaved (A B B A) where there are two arms.
+        Burst = "burst",
+        /// In turns of a second, of which the first half is not counted.
+        Sustained = "sustained",
+    }
+}
+
+/// The share of the enforced power limit from which a kernel is timed sustained. At the limit itself
+/// single readings scatter by several percent.
+pub const POWER_SHARE: f64 = 0.9;
+
+/// The first part of a turn, which is not counted.
+pub const SETTLING: Duration = Duration::from_millis(500);
+
+/// The part of a turn that is counted, at least.
+pub const COUNTED: Duration = Duration::from_millis(500);
+
+/// The device time of one sample: long against the gap between two commands to another process.
+pub const CHUNK: Duration = Duration::from_millis(100);
+
+/// The fewest samples of a turn, for kernels that take longer than [`CHUNK`].
+const LEAST_CHUNKS: usize = 2;
+
+/// The time that the turns of so many arms take, at least.
+pub fn duration(arms: usize) -> Duration {
+    (SETTLING + COUNTED) * turns(arms).count() as u32
+}
+
+/// The arms by turn: A A, A B B A, A B C C B A. A drift of the GPU cancels over the turns of an arm.
+fn turns(arms: usize) -> impl Iterator<Item = usize> {
+    (0..arms).chain((0..arms).rev())
+}
+
+impl Regime {
+    /// Returns the regime that a kernel needs whose burst was read so. Without a reading of power,
+    /// or a limit, it is the burst.
+    pub fn needed<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> Self {
+        let mut readings = readings.into_iter();
+        if readings.any(is_power_limited) {
+            Regime::Sustained
+        } else {
+            Regime::Burst
+        }
+    }
+}
+
+fn is_power_limited(reading: &Reading) -> bool {
+    match (reading.power_w, reading.power_limit_w) {
+        (Some(power_w), Some(limit_w)) => limit_w > 0.0 && reaches(power_w, limit_w),
+        _ => false,
+    }
+}
+
+/// Returns whether a kernel that draws so much is timed sustained.
+pub fn reaches(power_w: f64, limit_w: f64) -> bool {
+    power_w >= POWER_SHARE * limit_w
+}
+
+/// The launches of one sample, and the GPU while they ran.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chunk {
+    /// The device time of all launches, in microseconds.
+    pub us: f64,
+    pub launches: usize,
+    pub reading: Reading,
+}
+
+/// What launches arms and reads the GPU, or in tests makes both up.
+pub trait Stand {
+    type Error;
+
+    /// Returns the time since some moment.
+    fn elapsed(&self) -> Duration;
+
+    /// Launches an arm for about [`CHUNK`], and waits for it.
+    fn chunk(&mut self, arm: usize) -> Result<Chunk, Self::Error>;
+
+    /// Reads the energy that the GPU has used since some moment, in millijoules.
+    fn energy_mj(&self) -> Option<f64>;
+}
+
+/// What was read of the GPU while an arm was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Millijoules per launch.
+    pub energy_mj: Option<f64>,
+    /// The mean power, by the energy; by single readings where that is not counted.
+    pub power_w: Option<f64>,
+    /// The limit of the power, in watts.
+    pub power_limit_w: Option<f64>,
+    /// The mean of the readings.
+    pub sm_mhz: Option<f64>,
+    pub celsius: Option<u32>,
+}
+
+/// The counted time of an arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sustained {
+    /// Microseconds per launch, sample by sample, turn after turn: as many of each turn of each arm,
+    /// so that two arms have their pairs of turns in the same places.
+    pub us: Vec<f64>,
+    pub load: Load,
+}
+
+/// The counted part of one turn.
+struct Turn {
+    chunks: Vec<Chunk>,
+    length: Duration,
+    energy_mj: Option<f64>,
+}
+
+/// Times arms sustained, if what was read in their bursts asks for it.
+pub fn sustain_at_limit<'r, S: Stand>(
+    readings: impl IntoIterator<Item = &'r Reading>,
+    stand: &mut S,
+    arms: usize,
+) -> Result<Option<Vec<Sustained>>, S::Error> {
+    match Regime::needed(readings) {
+        Regime::Burst => Ok(None),
+        Regime::Sustained => sustain(stand, arms).map(Some),
+    }
+}
+
+/// Times `arms` arms in turns.
+pub fn sustain<S: Stand>(stand: &mut S, arms: usize) -> Result<Vec<Sustained>, S::Error> {
+    let mut turns_of_arms: Vec<Vec<Turn>> = (0..arms).map(|_| Vec::new()).collect();
+    for arm in turns(arms) {
+        turns_of_arms[arm].push(Turn::take(stand, arm)?);
+    }
+    let turns = turns_of_arms.iter().flatten();
+    let fewest = turns.map(|turn| turn.chunks.len()).min().unwrap_or(0);
+    let sustained = |turns: &Vec<Turn>| Sustained {
+        us: samples(turns, fewest),
+        load: load(turns),
+    };
+    Ok(turns_of_arms.iter().map(sustained).collect())
+}
+
+impl Turn {
+    fn take<S: Stand>(stand: &mut S, arm: usize) -> Result<Self, S::Error> {
+        let start = stand.elapsed();
+        while stand.elapsed() - start < SETTLING {
+            stand.chunk(arm)?;
+        }
+        let counted_from = stand.elapsed();
+        let energy_before = stand.energy_mj();
+        let mut chunks = Vec::new();
+        while chunks.len() < LEAST_CHUNKS || stand.elapsed() - counted_from < COUNTED {
+            chunks.push(stand.chunk(arm)?);
+        }
+        let length = stand.elapsed() - counted_from;
+        let energy = energy_before.zip(stand.energy_mj());
+        Ok(Self {
+            chunks,
+            length,
+            // A counter that stands still counts nothing.
+            energy_mj: energy
+                .map(|(before, after)| after - before)
+                .filter(|mj| *mj > 0.0),
+        })
+    }
+}
+
+/// Returns the first samples of each turn, microseconds per launch.
+fn samples(turns: &[Turn], of_each: usize) -> Vec<f64> {
+    let counted = turns.iter().flat_map(|turn| &turn.chunks[..of_each]);
+    counted
+        .map(|chunk| chunk.us / chunk.launches as f64)
+        .collect()
+}
+
+fn load(turns: &[Turn]) -> Load {
+    let chunks = || turns.iter().flat_map(|turn| &turn.chunks);
+    let launches: usize = chunks().map(|chunk| chunk.launches).sum();
+    let length: Duration = turns.iter().map(|turn| turn.length).sum();
+    let energy_mj: Option<f64> = turns.iter().map(|turn| turn.energy_mj).sum();
+    let readings = || chunks().map(|chunk| chunk.reading);
+    let clocks = readings().filter_map(|reading| reading.sm_mhz);
+    let powers = readings().filter_map(|reading| reading.power_w);
+    let power_w = match energy_mj {
+        Some(energy_mj) => Some(energy_mj / 1e3 / length.as_secs_f64()),
+        None => mean(powers),
+    };
+    Load {
+        energy_mj: energy_mj.map(|energy_mj| energy_mj / launches as f64),
+        power_w,
+        power_limit_w: readings().find_map(|reading| reading.power_limit_w),
+        sm_mhz: mean(clocks.filter(|mhz| *mhz > 0).map(f64::from)),
+        celsius: readings().filter_map(|reading| reading.celsius).next_back(),
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    let sum: f64 = values.iter().sum();
+    (!values.is_empty()).then(|| sum / values.len() as f64)
+}
+
+#[cfg(test)]
+mod tests;
