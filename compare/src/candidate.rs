@@ -215,6 +215,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
                 problem: *problem,
                 stages: vec![],
                 tried: builds.iter().map(|stage| stage.id.clone()).collect(),
+                library: None,
             };
             let rows = bench.measure(&item, &mut [&mut python, &mut peers])?;
             if interrupted.load(Ordering::Relaxed) {

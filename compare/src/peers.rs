@@ -8,8 +8,10 @@ use crate::answer::{Answer, NoData};
 use crate::instrument::process::Scratch;
 use crate::instrument::{Completing, Target};
 use crate::judge::View;
+use crate::judge::choice::{self, Library};
 use crate::judge::peers as question;
 use crate::judge::verdict::Exit;
+use crate::measure::machine;
 use crate::measure::select::{Chosen, Problems, at_least_one, stages};
 use crate::measure::timer::Timer;
 use crate::pages::show::Section;
@@ -18,12 +20,13 @@ use crate::python::bench::{Bench, Item, stand_ins};
 use crate::python::pair::absent;
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
-
-use crate::table::{Claim, Place, Row, Run, Source};
+use crate::stages::{CHOICE, library, models};
+use crate::table::{Claim, Place, ProblemPlace, Row, Run, Source, Subject};
 use anyhow::{Context, bail};
 use clap::Args;
 use common::metric::Metric;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 const EXAMPLES: &str = "\
 Completes a run of `compare run` of this build on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention-3
@@ -116,7 +119,11 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     };
     check_uuid(&hello, device)?;
     let builds = ladder.builds()?;
-    let items = choose::items(&args.problems, &stages(&args.stages, &builds)?);
+    let mut items = choose::items(&args.problems, &stages(&args.stages, &builds)?);
+    let library = library_choice(&View::alone(&completing.run), &items)?;
+    for item in &mut items {
+        item.library = library.get(&item.place).cloned();
+    }
     completing.set_tools(Source::Peers, hello.tools());
     begin_session(&mut completing.run, &items);
     completing.append(hello.absent)?;
@@ -145,6 +152,23 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     }
     completing.append([])?;
     Ok((completing, items))
+}
+
+/// What the packaged library chooses on each problem; nothing outside of the workspace.
+fn library_choice(
+    view: &View<'_>,
+    items: &[Item],
+) -> anyhow::Result<BTreeMap<ProblemPlace, Subject>> {
+    let folder = machine::workspace().map(|root| root.join(CHOICE));
+    let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
+        return Ok(BTreeMap::new());
+    };
+    let library = Library {
+        stages: &library()?,
+        models: &models(&folder)?,
+    };
+    let places = items.iter().map(|item| &item.place);
+    Ok(choice::choose(view, library, places))
 }
 
 /// Drops what a session on `items` measures again: these problems, and what is measured once a session.

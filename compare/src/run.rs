@@ -6,7 +6,7 @@ use crate::instrument;
 use crate::judge::choice::{self, Regret};
 use crate::judge::list::distinct;
 use crate::judge::{View, verdict};
-use crate::measure::estimate::{self, Took};
+use crate::measure::estimate::{self, Planned, Took};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
 use crate::measure::limits;
@@ -160,12 +160,11 @@ fn measure(
     say(&format!("run: {}", folder.display()));
     let times = machine::workspace().map(|root| root.join("target/compare"));
     let before = times.as_deref().map(estimate::read).unwrap_or_default();
-    say(&estimate::line(
-        &before,
-        plan.tier,
-        backend,
-        plan.cases.len(),
-    ));
+    let planned = Planned {
+        cases: plan.cases.len(),
+        timings: plan.timings.len(),
+    };
+    say(&estimate::line(&before, plan.tier, backend, planned));
     let begun = Instant::now();
     // Before a GPU works for nothing.
     if ladder.gpu.is_ok()
@@ -205,10 +204,9 @@ fn measure(
             let cases = run.cases().count();
             run.session.progress = Progress::Complete { cases };
             if let Some(times) = times.filter(|times| times.is_dir()) {
-                estimate::keep(
-                    &times,
-                    Took::new(plan.tier, backend, cases, begun.elapsed()),
-                );
+                let done = Planned { cases, ..planned };
+                let took = Took::new(plan.tier, backend, done, begun.elapsed());
+                estimate::keep(&times, took.sustained(estimate::sustained(&run)));
             }
         }
         Err(_) => run.goes_on(plan.cases.len()),

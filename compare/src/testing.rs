@@ -563,7 +563,7 @@ impl Run {
             let theirs = peer_sampled(peer, us, is_right);
             self = self.with(theirs.row(place, "warm L2").unwrap());
             let speed_of_light = SpeedOfLight::default();
-            let row = pair(&theirs, &ours, place, &speed_of_light).unwrap();
+            let row = pair(&theirs, &ours, place, "warm L2", &speed_of_light).unwrap();
             self = row.into_iter().fold(self, Run::with);
         }
         self
@@ -576,6 +576,7 @@ pub fn peer_sampled(subject: &str, us: f64, is_right: bool) -> Sampled {
     Sampled {
         subject: subject.into(),
         device_us: samples(us),
+        sustained: None,
         host_us: Some(samples(20.0)),
         judged: OfBuffers {
             max_abs: 1.5e-4,

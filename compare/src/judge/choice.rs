@@ -536,13 +536,22 @@ pub struct Library<'a> {
 
 /// Returns what the library chooses on each problem that was timed beside peers; nothing without a model.
 pub fn choices(view: &View<'_>, library: Library<'_>) -> BTreeMap<ProblemPlace, Subject> {
+    let problems = peers::problems(view).into_iter();
+    choose(view, library, problems.map(|problem| problem.place))
+}
+
+/// Returns what the library chooses on these problems; nothing without a model.
+pub fn choose<'p>(
+    view: &View<'_>,
+    library: Library<'_>,
+    places: impl Iterator<Item = &'p ProblemPlace>,
+) -> BTreeMap<ProblemPlace, Subject> {
     let Library { stages, models } = library;
     let Some(gpu) = gpu(view).filter(|_| !models.is_empty()) else {
         return BTreeMap::new();
     };
     let chooser = Chooser::new(stages, models, &gpu);
-    let chosen = peers::problems(view).into_iter().filter_map(|problem| {
-        let place = problem.place;
+    let chosen = places.filter_map(|place| {
         let chosen = chooser.choose(stages, &place.problem()?, Wanted::default());
         let (stage, prepared) = chosen.ok()?;
         let subject = Subject::variant(stage.info().id, &prepared.kernel.variant);

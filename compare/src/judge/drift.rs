@@ -111,6 +111,7 @@ mod tests {
             session 2 | sm_mhz 1886
             session 1
             session 2 | under cold L2
+            session 2 | under warm L2, sustained
             session 2 | identity other
             session 2 | p50 NaN",
             |line| {
@@ -140,6 +141,8 @@ mod tests {
     session 1
         0 in time, 0 in cycles
     session 2 | under cold L2
+        0 in time, 0 in cycles
+    session 2 | under warm L2, sustained
         0 in time, 0 in cycles
     session 2 | identity other
         0 in time, 0 in cycles

@@ -49,7 +49,8 @@ pub fn is_ours(view: &View<'_>, row: &Row) -> bool {
     view.stage(row.subject.stage()).is_some()
 }
 
-/// The fastest peer whose output is right, of those that `is_rival` accepts, and our speedup over it.
+/// The fastest peer whose output is right, of those that `is_rival` accepts, and our speedup over it: of those that were timed in the
+/// regime of ours.
 pub fn fastest<'a>(
     table: &'a Table,
     ours: &Row,
@@ -59,17 +60,30 @@ pub fn fastest<'a>(
     let over = |peer: &Row| table.pair(&ours.subject, &peer.subject, &ours.place, peer.source);
     // A wrong peer has no speedup, nor is one of ours timed against another.
     let right = theirs.filter_map(|peer| Some((peer, over(peer)?)));
-    right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
+    let alike = right.filter(|(_, over)| over.regime() == ours.regime());
+    alike.min_by(|a, b| theirs_us(a.0, a.1).total_cmp(&theirs_us(b.0, b.1)))
 }
 
-/// Returns the fastest right arm that `is` asks for, of those that were timed in turn with ours.
+/// What a peer took when it was timed with ours. Its own row may be of another regime: the fastest of ours has one of its own.
+fn theirs_us(peer: &Row, over: &Row) -> f64 {
+    if peer.regime() == over.regime() {
+        p50(peer)
+    } else {
+        p50(over) * over.estimate(Metric::SpeedupP50).value
+    }
+}
+
+/// Returns the fastest right arm that `is` asks for, of those that were timed in turn with ours, in its regime.
 pub fn beside<'a>(table: &'a Table, ours: &Row, is: impl Fn(&Row) -> bool) -> Option<&'a Row> {
-    let arms = arms(table).filter(|row| row.place == ours.place && row.session == ours.session);
+    let arms = arms(table).filter(|row| {
+        row.place == ours.place && row.session == ours.session && row.regime() == ours.regime()
+    });
     let right = arms.filter(|row| row.failure().is_none() && row.has(Metric::P50) && is(row));
     right.min_by(|a, b| p50(a).total_cmp(&p50(b)))
 }
 
-/// The fastest of ours on a problem, as timed against peers, of those that are eligible and whose output is right.
+/// The fastest of ours on a problem, as timed against peers, of those that are eligible and whose output is right. Where one was timed
+/// sustained, of those: bursts at the power limit are shorter.
 pub fn ours<'a>(
     view: &'a View<'_>,
     place: &ProblemPlace,
@@ -78,7 +92,10 @@ pub fn ours<'a>(
     let ours = arms(&view.table).filter(|row| is_ours(view, row) && is_eligible(row));
     let right = ours.filter(|row| row.failure().is_none());
     let here = right.filter(|row| row.place.problem() == Some(place));
-    here.min_by(|a, b| p50(a).total_cmp(&p50(b)))
+    here.min_by(|a, b| {
+        let regimes = b.regime().cmp(&a.regime());
+        regimes.then(p50(a).total_cmp(&p50(b)))
+    })
 }
 
 /// Every problem that was timed against peers, in the newest session that did so: by element type, size and mask. A row of ours that

@@ -14,7 +14,7 @@ pub struct Target<'a> {
     pub at_least: f64,
     pub base: Subject,
     pub base_us: f64,
-    /// Of the fastest variant of the family.
+    /// Of the fastest variant of the family, if it was timed under the conditions of the base.
     pub measured_us: Option<f64>,
     /// What the time should be: the fastest peer's, or what was asked for.
     pub goal_us: Option<f64>,
@@ -50,7 +50,8 @@ pub fn targets<'a>(
         };
         let before = best_of(view, view.stage(base.stage)?, base.family, &claim.place)?;
         let stage = view.stage(&claimed.stage)?;
-        let ours = best_of(view, stage, &claim.family, &claim.place);
+        let ours = best_of(view, stage, &claim.family, &claim.place)
+            .filter(|row| row.conditions == before.conditions);
         Some(Target {
             claimed,
             at_least: *at_least,

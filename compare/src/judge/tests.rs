@@ -2,14 +2,15 @@
 
 use super::best::{best_of, is_latency, latency, subject, time};
 use super::diff::{Change, Difference, Group, What};
-use super::peers::{outcome, problems};
+use super::peers::{self, outcome, problems};
 use super::verdict::{Report, of_differences, report, report_of_run};
 use super::*;
 use crate::table::{Figure, Place, ProblemPlace, Source};
 use crate::testing::scenario::{self, each, run, sides};
-use crate::testing::{GPU, WMMA, results, table};
+use crate::testing::{CPASYNC, GPU, WMMA, results, table};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
+use common::timing::Regime;
 use common::verdict::{GateId, Verdict};
 use std::path::Path;
 
@@ -675,6 +676,41 @@ fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
     ] {
         assert_eq!(outcome(Figure::from(ratio)), expected, "{ratio:?}");
     }
+}
+
+/// The fastest of ours and of the peers in bursts were timed sustained too; a slower one of ours and a slower peer, which were not, look
+/// faster than they.
+#[test]
+fn a_problem_at_the_power_limit_is_won_or_lost_in_the_sustained_regime() {
+    let sustained = "under warm L2, sustained | p50";
+    let line = format!(
+        "timed; peers mission 10 flash-attn-3 12 torch-cudnn 13; beside wmma mission 11 flash-attn-3 12 torch-cudnn 13; \
+         cpasync peers mission !pair: {sustained} 15; flash-attn-3 peers mission: {sustained} 18; \
+         + cpasync | mission f16 full | peers flash-attn-3 | {sustained} 15 | speedup_p50 1.2 1.19 1.21"
+    );
+    of(&line, |view| {
+        let problems = problems(view);
+        let [problem] = &problems[..] else {
+            panic!("one problem")
+        };
+        let (peer, over) = problem.fastest.unwrap();
+        assert_eq!(problem.ours.subject.as_str(), CPASYNC);
+        assert_eq!(peer.subject.as_str(), "flash-attn-3");
+        assert_eq!(over.value(Metric::SpeedupP50), Some(1.2));
+        let beside = |name: &str| {
+            peers::beside(&view.table, problem.ours, |row| {
+                row.subject.as_str() == name
+            })
+            .is_some()
+        };
+        assert!(beside("flash-attn-3") && !beside("torch-cudnn"));
+        // A family that was timed in bursts alone is compared with the bursts of all peers.
+        let place = problem.place;
+        let wmma = peers::ours(view, place, |row| row.subject.as_str() == WMMA).unwrap();
+        let (peer, over) = peers::fastest(&view.table, wmma, |_| true).unwrap();
+        assert_eq!(peer.subject.as_str(), "flash-attn-3");
+        assert_eq!(over.regime(), Regime::Burst);
+    });
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use crate::table::files::write_atomically;
 use crate::table::session::Tier;
+use crate::table::{Run, Source};
 use common::device::BackendKind;
+use common::timing::{Regime, sustained};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
@@ -20,6 +22,19 @@ pub struct Took {
     pub backend: BackendKind,
     pub cases: usize,
     pub seconds: f64,
+    /// The number of kernels that were timed, each alone.
+    #[serde(default)]
+    pub timings: usize,
+    /// The part of the seconds in which kernels took turns at the power limit, alone and in pairs.
+    #[serde(default)]
+    pub sustained_seconds: f64,
+}
+
+/// What a run is going to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Planned {
+    pub cases: usize,
+    pub timings: usize,
 }
 
 /// Reads what runs below `folder` took: the last of each kind. Nothing where there is none, or a file of another version.
@@ -43,22 +58,32 @@ fn is_alike(one: &Took, other: &Took) -> bool {
 }
 
 /// `1,234 cases: about 3 min, by the last such run here (1,180 in 170 s)`; without such a run the cases alone.
-pub fn line(before: &[Took], tier: Tier, backend: BackendKind, cases: usize) -> String {
-    let planned = format!("{} cases", common::metric::grouped(cases as u64));
+pub fn line(before: &[Took], tier: Tier, backend: BackendKind, planned: Planned) -> String {
+    let cases = format!("{} cases", common::metric::grouped(planned.cases as u64));
     let last = before
         .iter()
         .find(|took| (took.tier, took.backend) == (tier, backend));
-    match last.filter(|took| took.cases > 0 && took.cases * LEAST_SHARE >= cases) {
-        Some(Took {
-            cases: of, seconds, ..
-        }) => format!(
-            "{planned}: about {}, by the last such run here ({} in {})",
-            duration(seconds / *of as f64 * cases as f64),
-            common::metric::grouped(*of as u64),
-            duration(*seconds)
+    match last.filter(|took| took.cases > 0 && took.cases * LEAST_SHARE >= planned.cases) {
+        Some(took) => format!(
+            "{cases}: about {}, by the last such run here ({} in {})",
+            duration(took.seconds_of(planned)),
+            common::metric::grouped(took.cases as u64),
+            duration(took.seconds)
         ),
-        None => format!("{planned}; how long they take is said once some have run"),
+        None => format!("{cases}; how long they take is said once some have run"),
     }
+}
+
+/// Returns the time in which the kernels and pairs of a run took turns at the power limit.
+pub fn sustained(run: &Run) -> Duration {
+    let rows = run.table.rows_by(Source::Gpu);
+    let sustained = rows.filter(|row| row.regime() == Regime::Sustained);
+    sustained
+        .map(|row| match row.paired_with {
+            Some(_) => sustained::duration(2),
+            None => sustained::duration(1),
+        })
+        .sum()
 }
 
 fn duration(seconds: f64) -> String {
@@ -70,40 +95,93 @@ fn duration(seconds: f64) -> String {
 }
 
 impl Took {
-    pub fn new(tier: Tier, backend: BackendKind, cases: usize, time: Duration) -> Self {
+    pub fn new(tier: Tier, backend: BackendKind, planned: Planned, time: Duration) -> Self {
         Self {
             tier,
             backend,
-            cases,
+            cases: planned.cases,
             seconds: time.as_secs_f64(),
+            timings: planned.timings,
+            sustained_seconds: 0.0,
         }
+    }
+
+    pub fn sustained(self, time: Duration) -> Self {
+        Self {
+            sustained_seconds: time.as_secs_f64(),
+            ..self
+        }
+    }
+
+    /// Estimates what another run takes: cases by cases, and turns at the power limit by kernels that are timed.
+    fn seconds_of(&self, planned: Planned) -> f64 {
+        let checking = (self.seconds - self.sustained_seconds).max(0.0) / self.cases as f64;
+        let sustained = self.sustained_seconds / self.timings.max(1) as f64;
+        checking * planned.cases as f64 + sustained * planned.timings as f64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::scenario;
+
+    fn planned(cases: usize, timings: usize) -> Planned {
+        Planned { cases, timings }
+    }
 
     fn took(tier: Tier, cases: usize, seconds: u64) -> Took {
         let time = Duration::from_secs(seconds);
-        Took::new(tier, BackendKind::Emulated, cases, time)
+        Took::new(tier, BackendKind::Emulated, planned(cases, 0), time)
     }
 
     #[test]
     fn a_run_takes_as_long_per_case_as_the_last_like_it() {
         let before = [took(Tier::T1, 1000, 180), took(Tier::T0, 70, 7)];
-        let of = |tier, cases| line(&before, tier, BackendKind::Emulated, cases);
+        let of = |tier, cases| line(&before, tier, BackendKind::Emulated, planned(cases, 0));
         let says = "2,000 cases: about 6 min, by the last such run here (1,000 in 3 min)";
         assert_eq!(of(Tier::T1, 2000), says);
         let says = "5 cases: about 1 s, by the last such run here (70 in 7 s)";
         assert_eq!(of(Tier::T0, 5), says);
         let says = "40,000 cases; how long they take is said once some have run";
         assert_eq!(of(Tier::T2, 40_000), says);
-        let on_gpu = line(&before, Tier::T1, BackendKind::Cuda, 3);
+        let on_gpu = line(&before, Tier::T1, BackendKind::Cuda, planned(3, 0));
         assert_eq!(
             on_gpu,
             "3 cases; how long they take is said once some have run"
         );
+    }
+
+    /// 100 s for 1,000 cases, and 80 for 40 kernels.
+    #[test]
+    fn turns_at_the_power_limit_count_by_the_kernels_that_are_timed() {
+        let time = Duration::from_secs(180);
+        let took = Took::new(Tier::T2, BackendKind::Cuda, planned(1000, 40), time);
+        let before = [took.sustained(Duration::from_secs(80))];
+        let estimate = |cases, timings| {
+            let line = line(
+                &before,
+                Tier::T2,
+                BackendKind::Cuda,
+                planned(cases, timings),
+            );
+            let (estimate, _) = line.split_once(", by").unwrap();
+            estimate.to_string()
+        };
+        assert_eq!(estimate(1000, 40), "1,000 cases: about 3 min");
+        assert_eq!(estimate(500, 0), "500 cases: about 50 s");
+        assert_eq!(estimate(500, 10), "500 cases: about 70 s");
+    }
+
+    #[test]
+    fn a_sustained_kernel_takes_two_seconds_and_a_pair_four() {
+        let run = scenario::run("timed");
+        assert_eq!(sustained(&run), Duration::ZERO);
+        let run = scenario::run(
+            "timed; cpasync mission gpu !pair: under warm L2, sustained; \
+             cpasync mission gpu pair: under warm L2, sustained",
+        );
+        assert_eq!(sustained(&run), Duration::from_secs(6));
     }
 
     #[test]
@@ -127,7 +205,7 @@ mod tests {
     fn a_run_of_one_case_tells_nothing_of_two_thousand() {
         let before = [took(Tier::T1, 1, 1)];
         assert_eq!(
-            line(&before, Tier::T1, BackendKind::Emulated, 2000),
+            line(&before, Tier::T1, BackendKind::Emulated, planned(2000, 0)),
             "2,000 cases; how long they take is said once some have run"
         );
     }

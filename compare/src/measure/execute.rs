@@ -443,6 +443,13 @@ impl<'a> Executor<'a> {
             &timed.comparison,
             &bench.speed_of_light(device, zero_us),
         );
+        let row = match &timed.sustained {
+            None => row,
+            Some(load) => {
+                let state = bench.pool.rotation().state.name();
+                rows::sustained(row.conditions(state), load)
+            }
+        };
         Ok(Some(row.with_verdicts(&wrong)))
     }
 }

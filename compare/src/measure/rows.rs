@@ -15,6 +15,7 @@ use common::resources;
 use common::suppression::{Broken, Finding, SiteResult, Suppressed};
 use common::telemetry::Reading;
 use common::timing::stats::Summary;
+use common::timing::sustained::Load;
 use common::timing::{Comparison, Measurement, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
 use std::collections::BTreeMap;
@@ -136,6 +137,9 @@ pub fn timing(
     let row = arm(row, &measurement.device, after)
         .conditions(measurement.rotation.state.name())
         .figure(Metric::SingleP50, measurement.single.p50);
+    if let Some(counted) = &measurement.sustained {
+        return sustained(row, &counted.load);
+    }
     let [before, after] = &measurement.conditions;
     let mhz = |reading: &Reading| reading.sm_mhz.filter(|&mhz| mhz > 0).map(f64::from);
     let clock = mhz(before).zip(mhz(after));
@@ -145,12 +149,27 @@ pub fn timing(
             clock.map(|(before, after)| (before + after) / 2.0),
         ),
         (Metric::PowerW, after.power_w),
+        (Metric::PowerLimitW, after.power_limit_w),
         (Metric::Celsius, after.celsius.map(f64::from)),
     ];
     row.with_figures(
         read.into_iter()
             .filter_map(|(metric, value)| Some((metric, value?))),
     )
+}
+
+/// Adds the sustained regime to a row whose times are of it, and what was read meanwhile.
+pub fn sustained(row: Row, load: &Load) -> Row {
+    let read = [
+        (Metric::SmMhz, load.sm_mhz),
+        (Metric::PowerW, load.power_w),
+        (Metric::PowerLimitW, load.power_limit_w),
+        (Metric::EnergyMj, load.energy_mj),
+        (Metric::Celsius, load.celsius.map(f64::from)),
+    ];
+    let read = read.into_iter();
+    row.sustained()
+        .with_figures(read.filter_map(|(metric, value)| Some((metric, value?))))
 }
 
 pub fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
@@ -352,7 +371,8 @@ mod tests {
     use common::evidence::Counters;
     use common::resources::PtxasEntry;
     use common::stage::Unsupported;
-    use common::timing::Rotation;
+    use common::timing::sustained::Sustained;
+    use common::timing::{Regime, Rotation};
     use common::verdict::Verdict;
     use kernel_build::report::Resources;
 
@@ -385,12 +405,14 @@ mod tests {
             sm_mhz,
             power_w: Some(688.4),
             celsius: Some(61),
+            ..Reading::default()
         };
         let mut measurement = Measurement {
             rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
             device: Summary::of(&samples(20.0)).unwrap(),
             single: Summary::of(&samples(24.0)).unwrap(),
             conditions: [reading(Some(1980)), reading(Some(1970))],
+            sustained: None,
         };
         let after = [
             GateResult::judge(GateId::C1, true, "complete"),
@@ -404,6 +426,50 @@ mod tests {
                 None
             );
         }
+    }
+
+    #[test]
+    fn a_sustained_timing_says_its_regime_and_what_was_read_in_its_counted_time() {
+        let reading = Reading {
+            sm_mhz: Some(1980),
+            power_w: Some(640.0),
+            celsius: Some(50),
+            ..Reading::default()
+        };
+        let us = samples(20.0);
+        let load = Load {
+            energy_mj: Some(13.94),
+            power_w: Some(697.2),
+            power_limit_w: Some(700.0),
+            sm_mhz: Some(1560.0),
+            celsius: Some(66),
+        };
+        let mut measurement = Measurement {
+            rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
+            device: Summary::of(&us).unwrap(),
+            single: Summary::of(&samples(24.0)).unwrap(),
+            conditions: [reading; 2],
+            sustained: Some(Sustained { us, load }),
+        };
+        let row = timing(WMMA.into(), place(), &measurement, &[]);
+        assert_eq!(row.conditions.as_deref(), Some("warm L2, sustained"));
+        assert_eq!(row.regime(), Regime::Sustained);
+        let read = [
+            Metric::EnergyMj,
+            Metric::PowerW,
+            Metric::PowerLimitW,
+            Metric::SmMhz,
+            Metric::Celsius,
+        ];
+        let expected = [13.94, 697.2, 700.0, 1560.0, 66.0].map(Some);
+        assert_eq!(read.map(|metric| row.value(metric)), expected);
+        // What a GPU does not report is absent; no reading of the burst stands in for it.
+        measurement.sustained = Some(Sustained {
+            us: samples(20.0),
+            load: Load::default(),
+        });
+        let row = timing(WMMA.into(), place(), &measurement, &[]);
+        assert_eq!(read.map(|metric| row.value(metric)), [None; 5]);
     }
 
     #[test]

@@ -222,7 +222,7 @@ fn latency(report: &Report<'_>, stage: &StageMeta) -> Line {
 fn rate(report: &Report<'_>, stage: &StageMeta) -> Option<Line> {
     let places = ladder::places(stage);
     let place = places.last()?;
-    let row = alone(&report.view, stage, place)?;
+    let row = ladder::timed(report, stage, place)?;
     let rate = rate_of(place, p50(row))? / 1e12;
     Some(Line {
         name: stage.id.clone(),

@@ -14,7 +14,7 @@ use crate::judge::verdict::Report;
 use crate::table::{Figure, ProblemPlace, Relation, Role, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Kind, Mask};
-use common::timing::Change;
+use common::timing::{Change, Regime};
 use common::verdict::Verdict;
 
 /// The problem of the second half of the main path: a grid that fills any GPU.
@@ -35,9 +35,9 @@ pub fn ladder(report: &Report<'_>) -> Table {
             "stage" => &stage.id,
             "variant" => subject.name(),
             "gates" => or_dash(judged.map(|(_, of)| state(of))),
-            "µs at mission" => time(&report.view, stage, &small),
+            "µs at mission" => time(report, stage, &small),
             "gain (claimed)" => gain(report, stage, &small).cell(),
-            "µs at big" => time(&report.view, stage, &large),
+            "µs at big" => time(report, stage, &large),
             "gain at big (claimed)" => gain(report, stage, &large).cell(),
         }
     };
@@ -125,15 +125,17 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
 fn rung(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let view = &report.view;
     let [small, large] = problems(stage);
-    let at_large = alone(view, stage, &large);
+    let at_large = timed(report, stage, &large);
     row! {
         "stage" => &stage.id,
         "what changes" => &stage.idea,
-        format!("µs at {}", sized(&small.shape)) => time(view, stage, &small),
+        format!("µs at {}", sized(&small.shape)) => time(report, stage, &small),
         "gain (claimed)" => gain(report, stage, &small).cell(),
-        format!("µs at {}", sized(LARGE)) => time(view, stage, &large),
+        format!("µs at {}", sized(LARGE)) => time(report, stage, &large),
         "TFLOP/s (share)" => or_empty(at_large.and_then(|row| rate(view, row, ""))),
         "SM MHz" => or_empty(at_large.and_then(clock)),
+        "W" => or_empty(at_large.and_then(power)),
+        "mJ per call" => or_empty(at_large.and_then(energy)),
         "gain there (claimed)" => gain(report, stage, &large).cell(),
     }
 }
@@ -146,9 +148,12 @@ fn branch(report: &Report<'_>, stage: &StageMeta, purpose: &str, place: &Problem
         "stage" => &stage.id,
         "what changes" => &stage.idea,
         "problem" => format!("{place}, {}", extents(&place.shape)),
-        "µs" => time(view, stage, place),
+        "µs" => time(report, stage, place),
         "rate (share)" => or_empty(row.and_then(|row| rate(view, row, unit(place)))),
         "SM MHz" => or_empty(row.and_then(clock)),
+        "W" => or_empty(row.and_then(power)),
+        "mJ per call" => or_empty(row.and_then(energy)),
+        "regime" => or_empty(row.and_then(regime)),
         "gain (claimed)" => gain(report, stage, place).cell(),
     }
 }
@@ -183,8 +188,49 @@ pub fn alone<'a>(view: &'a View<'_>, stage: &StageMeta, place: &ProblemPlace) ->
     best::best(view, stage, place, |_| true).filter(|row| !view.is_stale(row))
 }
 
-fn time(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Cell {
-    or_empty(alone(view, stage, place).map(|row| us(p50(row))))
+/// The time that a table shows of a stage. At the large problem of the main path all are of one regime: sustained where one of them
+/// is.
+pub fn timed<'a>(
+    report: &'a Report<'_>,
+    stage: &StageMeta,
+    place: &ProblemPlace,
+) -> Option<&'a Row> {
+    let is_at_large = stage.role == Role::Rung && place.shape == LARGE;
+    let row = alone(&report.view, stage, place)?;
+    let regime = if is_at_large {
+        regime_at_large(report)?
+    } else {
+        row.regime()
+    };
+    row.counts_in(regime).then_some(row)
+}
+
+/// The regime of the main path's times at the large problem, if there are any.
+fn regime_at_large(report: &Report<'_>) -> Option<Regime> {
+    let rungs = shown_stages(report).filter(|stage| stage.role == Role::Rung);
+    let at_large = rungs.filter_map(|stage| alone(&report.view, stage, &problems(stage)[1]));
+    at_large.map(Row::regime).max()
+}
+
+fn time(report: &Report<'_>, stage: &StageMeta, place: &ProblemPlace) -> Cell {
+    or_empty(timed(report, stage, place).map(|row| us(p50(row))))
+}
+
+/// Of the counted time: at one moment of a burst a board draws anything.
+fn power(row: &Row) -> Option<Cell> {
+    let watts = Some(row).filter(|row| row.regime() == Regime::Sustained);
+    let watts = watts.and_then(|row| row.value(Metric::PowerW))?;
+    Some(Cell::Figure(format!("{watts:.0}")))
+}
+
+fn energy(row: &Row) -> Option<Cell> {
+    Some(us(row.value(Metric::EnergyMj)?))
+}
+
+/// Named where it is not the burst.
+pub fn regime(row: &Row) -> Option<&'static str> {
+    let is_sustained = row.regime() == Regime::Sustained;
+    is_sustained.then_some(Regime::Sustained.name())
 }
 
 fn clock(row: &Row) -> Option<Cell> {
@@ -317,7 +363,7 @@ pub fn rate_of(place: &ProblemPlace, us: f64) -> Option<f64> {
 fn figures<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Row> {
     let of = |place: &ProblemPlace| {
         [
-            alone(&report.view, stage, place),
+            timed(report, stage, place),
             gain(report, stage, place).measured,
         ]
     };
@@ -338,10 +384,11 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
     let about = (!sessions.is_empty()).then(|| {
         format!(
             "Times are of one kernel alone on an {}: device time of one launch in a CUDA graph, full mask, f16 or the type named, with the SM \
-             clock meanwhile. A gain is the time of the stage before / this one's, the two timed in turn (A B B A); it is not the quotient \
+             clock meanwhile.{} A gain is the time of the stage before / this one's, the two timed in turn (A B B A); it is not the quotient \
              of times alone where the GPU is at its power limit. In parentheses what was claimed before it was measured: ✗ refuted, ? \
              undecided. Shares are of an 8192 × 8192 × 8192 f16 matrix product, at decode of a copy. Sessions {}.",
             view.gpu().unwrap_or("no GPU"),
+            regime_in_words(report),
             joined(sessions, ", ")
         )
     });
@@ -352,13 +399,24 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
     (!text.is_empty()).then(|| Block::paragraph(text))
 }
 
+fn regime_in_words(report: &Report<'_>) -> &'static str {
+    match regime_at_large(report) {
+        None => "",
+        Some(Regime::Burst) => " Times at big are of bursts.",
+        Some(Regime::Sustained) => {
+            " Times at big are sustained: of turns of a second, whose first half is not counted; W and mJ per call are \
+             of the counted time."
+        }
+    }
+}
+
 /// The command that measures what the tables lack, of a committed table.
 pub fn gap(report: &Report<'_>) -> Option<String> {
     let view = &report.view;
     let stages = view.stages.iter().filter(|_| view.run.is_none());
     let wanted =
         stages.flat_map(|stage| places(stage).into_iter().map(move |place| (stage, place)));
-    let lacking = wanted.filter(|(stage, place)| alone(view, stage, place).is_none());
+    let lacking = wanted.filter(|(stage, place)| timed(report, stage, place).is_none());
     let lacking = Vec::from_iter(lacking);
     let of = lacking.iter().map(|(stage, place)| (&*stage.id, place));
     gaps::command("compare --full", of)

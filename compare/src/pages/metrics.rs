@@ -16,6 +16,7 @@ pub fn metrics() -> Table {
             Unit::Ns => "ns",
             Unit::Mhz => "MHz",
             Unit::Watts => "W",
+            Unit::Energy => "mJ",
             Unit::Celsius => "°C",
             Unit::Count => "count",
             Unit::Share => "share, 0 to 1",

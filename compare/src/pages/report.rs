@@ -18,7 +18,7 @@ use crate::table::{Place, Relation, Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::reference;
-use common::timing::Change;
+use common::timing::{Change, Regime};
 use common::verdict::Verdict as Judgement;
 
 /// The most lines of each kind; a command shows the rest.
@@ -336,10 +336,18 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
             "\"library\" is what the packaged library chooses by itself, where that was timed (else the cell is empty), ours the best of all variants by hindsight. "
         }
     };
+    let is_sustained = |problem: &Problem<'_>| problem.ours.regime() == Regime::Sustained;
+    let sustained = match problems.iter().any(is_sustained) {
+        true => {
+            " A problem that is sustained is at the power limit: ours, the library's choice and the fastest peer take turns of a second, \
+             and the others, which were timed in bursts alone, have no figure here."
+        }
+        false => "",
+    };
     let about = (!problems.is_empty()).then(|| {
         Block::paragraph(format!(
             "Times in µs, of the fastest of ours (stage) and of peers timed in turn beside it (A B B A): a kernel that draws much power \
-             borrows the headroom of the others, so that these are not the times of a kernel alone above. {library}Every variant \
+             borrows the headroom of the others, so that these are not the times of a kernel alone above.{sustained} {library}Every variant \
              and peer, with intervals and errors: `compare show peers`. Sessions {sessions}."
         ))
     });
@@ -378,6 +386,7 @@ fn beside_peers(report: &Report<'_>, problem: &Problem<'_>) -> TableRow {
     let first = row! {
         "problem" => text(place),
         "size" => ladder::extents(&place.shape),
+        "regime" => or_empty(ladder::regime(ours)),
         "ours (stage)" => ours_time,
         ladder::unit(place) => or_empty(rate.map(|rate| us(rate / 1e12))),
         "library" => times_of(&|row| Some(&row.subject) == chosen),

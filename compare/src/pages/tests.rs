@@ -435,6 +435,78 @@ fn each_peer_is_a_column_and_the_choice_is_one_beside_ours() {
     ");
 }
 
+/// Time, clock, watts and millijoules of both stages at big, and what is said of the regime.
+fn at_big(rows: &[&str]) -> (Vec<String>, String) {
+    let rows = rows.iter().map(|row| {
+        let (subject, more) = row.split_once(": ").unwrap();
+        format!("; + {subject} | big f16 full | gpu | sm_mhz 1560 | {more}")
+    });
+    let run = scenario::run(&format!("timed{}", rows.collect::<String>()));
+    judged(&run, |report| {
+        let cells = report.view.stages.iter().map(|stage| {
+            let cells = ladder::of_stage(report, stage);
+            let shown = [4, 6, 7, 8].map(|column: usize| cells[column].1.shown().to_string());
+            shown.join("|")
+        });
+        let about = markdown(&Vec::from_iter(ladder::about(report)));
+        let regime = about
+            .split(". ")
+            .find(|words| words.starts_with("Times at big"));
+        (cells.collect(), regime.unwrap_or_default().to_string())
+    })
+}
+
+const AT_LIMIT: &str = "cpasync: under warm L2, sustained | p50 500 | power_w 697 | power_limit_w 700 | energy_mj 348.2";
+const UNKNOWN: &str = "scalar: under warm L2 | p50 900 | power_w 650";
+const BELOW: &str = "scalar: under warm L2 | p50 950 | power_w 500 | power_limit_w 700";
+
+#[test]
+fn nothing_is_said_of_a_regime_where_nothing_was_timed_at_big() {
+    assert_eq!(at_big(&[]), (vec!["|||".into(); 2], String::new()));
+}
+
+#[test]
+fn bursts_at_big_are_named_and_their_power_at_one_moment_is_not_shown() {
+    let (cells, regime) = at_big(&[UNKNOWN]);
+    assert_eq!(cells, ["900|1560||", "|||"]);
+    assert_eq!(regime, "Times at big are of bursts");
+}
+
+#[test]
+fn a_burst_is_not_shown_among_sustained_times() {
+    let (cells, regime) = at_big(&[UNKNOWN, AT_LIMIT]);
+    assert_eq!(cells, ["|||", "500|1560|697|348"]);
+    assert!(
+        regime.starts_with("Times at big are sustained: "),
+        "{regime}"
+    );
+}
+
+#[test]
+fn a_burst_below_the_limit_is_shown_among_sustained_times() {
+    let (cells, _) = at_big(&[BELOW, AT_LIMIT]);
+    assert_eq!(cells, ["950|1560||", "500|1560|697|348"]);
+}
+
+#[test]
+fn a_problem_at_the_power_limit_shows_the_arms_that_were_timed_sustained() {
+    let sustained = "under warm L2, sustained | p50";
+    let run = scenario::run(&format!(
+        "timed; beside cpasync mission 10 flash-attn-3 12 torch-cudnn 13; \
+         cpasync peers mission !pair: {sustained} 15; flash-attn-3 peers mission: {sustained} 18; \
+         + cpasync | mission f16 full | peers flash-attn-3 | {sustained} 15 | speedup_p50 1.2 1.19 1.21"
+    ));
+    let page = judged(&run, |report| markdown(&report::document(report, &[])));
+    let lines = page
+        .lines()
+        .filter(|line| line.starts_with("| problem") || line.starts_with("| mission"));
+    insta::assert_snapshot!(Vec::from_iter(lines).join("\n"), @"
+    | problem | size | regime | ours (stage) | TFLOP/s | FA3 | best peer / ours |
+    | mission f16 full | 1x8x512x64 | sustained | 15.0 (1) | 35.8 | 18.0 | 1.20x |
+    ");
+    assert!(page.contains("take turns of a second"), "{page}");
+}
+
 /// Ours at 10 µs against a peer on each named problem, and in each element type where that is timed.
 fn against_peers_on_everything() -> Run {
     let named = SHAPES.iter().filter(|named| named.name != "small");

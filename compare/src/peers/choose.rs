@@ -40,6 +40,7 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
                 problem,
                 stages: ids(sampled),
                 tried: ids(tried),
+                library: None,
             }
         }));
     }

@@ -4,15 +4,18 @@ use crate::cli::Cli;
 use crate::judge::View;
 use crate::judge::list::distinct;
 use crate::python::bench::{PeerOutputs, graphs, stand_ins};
-use crate::python::pair::{absent, pair, rounds, wrong_clock};
+use crate::python::pair::{
+    Sampled, SustainedArms, absent, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
+};
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use crate::table::StageMeta;
 use crate::table::{Claim, ProblemPlace, Run};
 use crate::testing::scenario::each;
-use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, peer_sampled, timed};
+use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, peer_sampled, samples, timed};
 use clap::Parser;
 use common::format::Format;
 use common::problem::{Dtype, Mask, Problem, Shape};
+use common::timing::sustained::{Load, Sustained};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, Verdict};
 use rand_chacha::ChaCha8Rng;
@@ -70,6 +73,7 @@ fn what_a_session_measures_again_goes() {
             problem: mission(),
             stages: vec![],
             tried: vec![],
+            library: None,
         };
         let mut run = timed(testing::US)
             .peers("mission", 10.0, &[("torch-default", 20.0, true)])
@@ -614,7 +618,7 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
         let speed_of_light = SpeedOfLight::default().with_zero_line(zero_us);
         let theirs = peer_sampled("torch-flash", 16.0, theirs_right);
         let ours = peer_sampled(CPASYNC, 10.0, ours_right);
-        let row = pair(&theirs, &ours, &place, &speed_of_light).unwrap()?;
+        let row = pair(&theirs, &ours, &place, "warm L2", &speed_of_light).unwrap()?;
         assert_eq!(
             (row.subject.as_str(), row.paired_with.clone()),
             (CPASYNC, Some("torch-flash".into()))
@@ -650,6 +654,106 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     assert_eq!((samples, host), (Some(40.0), p50.value(Metric::P50)));
 }
 
+/// The counted time of an arm.
+fn sustained(us: f64) -> Option<Sustained> {
+    let load = Load {
+        energy_mj: Some(0.7 * us),
+        power_w: Some(700.0),
+        ..Load::default()
+    };
+    let us = samples(us);
+    Some(Sustained { us, load })
+}
+
+#[test]
+fn the_fastest_of_both_sides_and_the_librarys_choice_are_timed_sustained() {
+    let samples = [12.0, 10.0, 11.0, 20.0, 18.0].map(samples);
+    let samples = samples.each_ref().map(|arm| &arm[..]);
+    let arms = |ours, library| sustained_arms(&samples, ours, library);
+    let expected = |arms: &[usize], peer| {
+        let arms = arms.to_vec();
+        Some(SustainedArms { arms, peer })
+    };
+    assert_eq!(arms(3, None), expected(&[1, 4], 4));
+    assert_eq!(arms(3, Some(1)), expected(&[1, 4], 4));
+    assert_eq!(arms(3, Some(0)), expected(&[0, 1, 4], 4));
+    assert_eq!([arms(0, None), arms(5, None)], [None, None]);
+    // What the library chooses may not have been timed in bursts.
+    let samples = [samples[0], &[], samples[3]];
+    let arms = sustained_arms(&samples, 2, Some(1));
+    assert_eq!(arms, expected(&[0, 1, 2], 2));
+}
+
+#[test]
+fn a_ratio_is_of_one_regime_and_the_rows_say_which() {
+    let place = ProblemPlace::claims(Dtype::F16);
+    let arm = |subject, burst, us: Option<f64>| Sampled {
+        sustained: us.and_then(sustained),
+        ..peer_sampled(subject, burst, true)
+    };
+    let ours = arm(CPASYNC, 10.0, Some(12.0));
+    let theirs = arm("flash-attn-3", 15.0, Some(15.0));
+    let other = arm("torch-cudnn", 16.0, None);
+    let speed_of_light = SpeedOfLight::default();
+    let ratio = |theirs: &Sampled, ours: &Sampled| {
+        let row = pair(theirs, ours, &place, "warm L2", &speed_of_light).unwrap()?;
+        Some((
+            row.conditions.clone(),
+            row.rounded().value(Metric::SpeedupP50)?,
+        ))
+    };
+    let conditions = Some("warm L2, sustained".to_string());
+    assert_eq!(ratio(&theirs, &ours), Some((conditions, 1.25)));
+    assert_eq!(ratio(&other, &ours), Some((None, 1.6)));
+    let row = ours.row(&place, "warm L2").unwrap().rounded();
+    assert_eq!(row.conditions.as_deref(), Some("warm L2, sustained"));
+    assert_eq!(row.value(Metric::P50), Some(12.01));
+    assert_eq!(row.value(Metric::EnergyMj), Some(8.4));
+    let row = other.row(&place, "warm L2").unwrap();
+    assert_eq!(row.conditions.as_deref(), Some("warm L2"));
+    // What the library chose was timed sustained alone.
+    let chosen = Sampled {
+        device_us: vec![],
+        ..arm("stage1-cpasync/cpasync-64x64", 10.0, Some(14.0))
+    };
+    assert!(ratio(&theirs, &chosen).is_some());
+    assert_eq!(ratio(&other, &chosen), None);
+}
+
+#[test]
+fn bursts_stay_where_the_peer_that_was_timed_sustained_is_wrong() {
+    let arms = |is_right| {
+        let mut arms = vec![
+            peer_sampled(CPASYNC, 10.0, true),
+            peer_sampled("stage1-cpasync/cpasync-64x64", 10.0, true),
+            peer_sampled("flash-attn-3", 15.0, is_right),
+            peer_sampled("torch-cudnn", 16.0, true),
+        ];
+        for arm in &mut arms[..3] {
+            arm.sustained = sustained(20.0);
+        }
+        arms[1].device_us.clear();
+        without_wrong_peer(&mut arms, &"flash-attn-3".into());
+        let sustained = arms.iter().filter(|arm| arm.sustained.is_some());
+        (sustained.count(), arms.len())
+    };
+    assert_eq!(arms(true), (3, 4));
+    assert_eq!(arms(false), (0, 3));
+}
+
+/// A steady replay is no sample of the burst, which `finish` compares a candidate with.
+#[test]
+fn a_graph_is_replayed_for_a_second_beside_its_chunks() {
+    let Some(mut worker) = StubWorker::new(true, &[COMPUTES; 4]) else {
+        return;
+    };
+    worker.prepare(4).unwrap();
+    let steady = json!({ "peer": "it", "replays": 5 });
+    let us: f64 = worker.process.ask("steady", steady).unwrap();
+    assert_eq!(us, 1.0);
+    assert_eq!(worker.finish().unwrap().sets, [0, 1]);
+}
+
 fn args(list: &[&str]) -> PeersArgs {
     match Cli::parse_from(["compare", "peers"].iter().chain(list)).command {
         Some(crate::cli::Command::Peers(args)) => args,
@@ -665,6 +769,7 @@ fn a_problem_without_the_stage_that_claims_it_is_named() {
         place,
         stages: vec![],
         tried: vec![],
+        library: None,
     }];
     let found = |scenario: &str| {
         let mut run = crate::testing::scenario::run(scenario);

@@ -1,6 +1,8 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
-use super::pair::{Sampled, absent, pair, rounds, wrong_clock};
+use super::pair::{
+    Sampled, SustainedArms, absent, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
+};
 use super::session::{Finished, Peer, Python, SessionError};
 use crate::instrument::process::Scratch;
 use crate::judge::View;
@@ -19,12 +21,15 @@ use common::inputs::{Inputs, Operand};
 use common::problem::{Mask, Problem};
 use common::reference::{Probability, ReferenceError};
 use common::stage::LoadedStage;
-use common::timing::Plan;
+use common::telemetry::Reading;
 use common::timing::stats::Summary;
+use common::timing::sustained::{CHUNK, Chunk, Stand, Sustained, sustain};
+use common::timing::{Plan, Regime};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Device time that one sample covers, in microseconds, at least: long against the GPU's change from one process to the
 /// other.
@@ -35,6 +40,9 @@ const CHUNK_LAUNCHES: f64 = 50.0;
 
 /// Untimed work before each sample, as a share of it, so that clocks are this arm's own.
 const LEAD_IN: f64 = 0.25;
+
+/// After so long another process has submitted a chunk, and the GPU works on it.
+const UNDER_LOAD: Duration = Duration::from_millis(20);
 
 /// Device time of a trial: which of ours is the fastest.
 const TRIAL_US: f64 = 2_000.0;
@@ -47,6 +55,8 @@ pub struct Item {
     pub stages: Vec<String>,
     /// Of these, the fastest in a trial, if it is faster there than all of `stages`.
     pub tried: Vec<String>,
+    /// What the packaged library chooses, which is timed sustained beside the fastest.
+    pub library: Option<Subject>,
 }
 
 pub struct Bench<'a> {
@@ -66,6 +76,16 @@ struct Arm<'a> {
     /// Microseconds per launch, roughly.
     us: f64,
 }
+
+/// An arm with its samples.
+struct Timed<'a> {
+    arm: Arm<'a>,
+    device_us: Vec<f64>,
+    sustained: Option<Sustained>,
+}
+
+/// What failed, and in which of the Pythons, if it was one of those.
+type Failed = (Option<usize>, anyhow::Error);
 
 enum Program<'a> {
     Ours {
@@ -238,36 +258,174 @@ impl<'a> Bench<'a> {
                 }
             }
         };
-        let (mut judged, mut paired_with) = (Vec::new(), Vec::new());
-        for (mut arm, device_us) in arms.into_iter().zip(samples) {
-            let sampled = self.finish(&mut arm, device_us, &mut problem, pythons);
-            let mut sampled = match (sampled, arm.python()) {
+        let mut timed: Vec<Timed<'_>> = arms
+            .into_iter()
+            .zip(samples)
+            .map(|(arm, device_us)| Timed {
+                arm,
+                device_us,
+                sustained: None,
+            })
+            .collect();
+        let mut sustained_peer = None;
+        if candidate.is_none() {
+            match self.sustain(item, &mut timed, &problem, launches, pythons) {
+                Ok(peer) => sustained_peer = peer,
+                Err((None, error)) => return Err(error),
+                Err((Some(python), error)) => {
+                    let gone = timed.extract_if(.., |timed| timed.arm.python() == Some(python));
+                    rows.extend(gone.map(|timed| lost(python, timed.arm.subject.as_str(), &error)));
+                }
+            }
+        }
+        let is_of_candidate = |arm: &Arm<'_>| candidate.is_some() && is_judged(arm);
+        let cache = problem.pool.rotation().state.name();
+        let mut sampled_arms = Vec::new();
+        let mut judged_subjects = Vec::new();
+        for timed in timed {
+            let python = timed.arm.python();
+            let subject = timed.arm.subject.clone();
+            if is_judged(&timed.arm) {
+                judged_subjects.push(subject.clone());
+            }
+            let is_of_candidate = is_of_candidate(&timed.arm);
+            let mut sampled = match (self.finish(timed, &mut problem, pythons), python) {
                 (Ok(sampled), _) => sampled,
                 (Err(error), None) => return Err(error),
                 // No fault of the process.
                 (Err(error), _) if error.is::<ReferenceError>() => return Err(error),
                 (Err(error), Some(python)) => {
-                    rows.push(lost(python, arm.subject.as_str(), &error));
+                    rows.push(lost(python, subject.as_str(), &error));
                     continue;
                 }
             };
-            if candidate.is_some() && is_judged(&arm) {
+            if is_of_candidate {
                 let least = Summary::of(&sampled.device_us)?.min;
                 let impossible = speed_of_light.impossible(least);
                 sampled.judged.gates.extend(impossible);
             }
-            rows.push(sampled.row(&item.place, problem.pool.rotation().state.name())?);
-            match is_judged(&arm) {
-                true => judged.push(sampled),
-                false => paired_with.push(sampled),
-            }
+            sampled_arms.push(sampled);
         }
+        if let Some(peer) = &sustained_peer {
+            without_wrong_peer(&mut sampled_arms, peer);
+        }
+        for sampled in &sampled_arms {
+            rows.push(sampled.row(&item.place, cache)?);
+        }
+        let (judged, paired_with): (Vec<&Sampled>, Vec<&Sampled>) = sampled_arms
+            .iter()
+            .partition(|sampled| judged_subjects.contains(&sampled.subject));
         for theirs in &paired_with {
             for ours in &judged {
-                rows.extend(pair(theirs, ours, &item.place, &speed_of_light)?);
+                rows.extend(pair(theirs, ours, &item.place, cache, &speed_of_light)?);
             }
         }
         Ok(rows)
+    }
+
+    /// Times ours, the library's choice and the fastest peer sustained, if one of all arms reaches the power limit. Returns that peer.
+    fn sustain(
+        &self,
+        item: &Item,
+        timed: &mut Vec<Timed<'a>>,
+        problem: &TimedProblem,
+        launches: usize,
+        pythons: &mut [&mut Python],
+    ) -> Result<Option<Subject>, Failed> {
+        let mut turns = Turns {
+            bench: self,
+            arms: timed.iter_mut().map(|timed| &mut timed.arm).collect(),
+            launches,
+            pythons,
+            start: Instant::now(),
+        };
+        let mut readings = Vec::new();
+        for arm in 0..turns.arms.len() {
+            readings.push(turns.chunk(arm)?.reading);
+        }
+        if Regime::needed(&readings) == Regime::Burst {
+            return Ok(None);
+        }
+        let library = self.library(item, timed, problem, launches)?;
+        let ours = count_ours(timed);
+        let samples: Vec<&[f64]> = timed.iter().map(|timed| &*timed.device_us).collect();
+        let Some(SustainedArms { arms, peer }) = sustained_arms(&samples, ours, library) else {
+            return Ok(None);
+        };
+        let peer = timed[peer].arm.subject.clone();
+        let mut chosen: Vec<&mut Timed<'_>> = Vec::new();
+        for (index, timed) in timed.iter_mut().enumerate() {
+            if arms.contains(&index) {
+                chosen.push(timed);
+            }
+        }
+        let mut turns = Turns {
+            bench: self,
+            arms: chosen.iter_mut().map(|timed| &mut timed.arm).collect(),
+            launches,
+            pythons,
+            start: Instant::now(),
+        };
+        let sustained = sustain(&mut turns, arms.len())?;
+        for (timed, sustained) in chosen.into_iter().zip(sustained) {
+            timed.sustained = Some(sustained);
+        }
+        Ok(Some(peer))
+    }
+
+    /// The place of the library's choice among ours, behind the others if it was not timed yet; `None` if the run does not say that
+    /// it is green.
+    fn library(
+        &self,
+        item: &Item,
+        timed: &mut Vec<Timed<'a>>,
+        problem: &TimedProblem,
+        launches: usize,
+    ) -> Result<Option<usize>, Failed> {
+        let Some(subject) = &item.library else {
+            return Ok(None);
+        };
+        let place = timed.iter().position(|timed| timed.arm.subject == *subject);
+        if place.is_some() || !is_green(&self.view, subject, self.view.backend()) {
+            return Ok(place);
+        }
+        let arm = self.arm_of(subject, item, problem, launches);
+        let Some(arm) = arm.map_err(|error| (None, error.into()))? else {
+            return Ok(None);
+        };
+        let place = count_ours(timed);
+        let chosen = Timed {
+            arm,
+            device_us: Vec::new(),
+            sustained: None,
+        };
+        timed.insert(place, chosen);
+        Ok(Some(place))
+    }
+
+    /// One of our variants with a graph of so many `launches`; `None` if it does not support the problem.
+    fn arm_of(
+        &self,
+        subject: &Subject,
+        item: &Item,
+        problem: &TimedProblem,
+        launches: usize,
+    ) -> Result<Option<Arm<'a>>, CudaError> {
+        let stage = loaded(self.stages, subject.stage());
+        let Ok(prepared) = stage.prepare(subject.name(), &item.problem) else {
+            return Ok(None);
+        };
+        let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
+        let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
+        arm.resize_graph(launches)?;
+        Ok(Some(Arm {
+            subject: subject.clone(),
+            program: Program::Ours {
+                arm: Box::new(arm),
+                probability: prepared.kernel.probability,
+            },
+            us,
+        }))
     }
 
     /// The variants that stand for a stage, by a trial where the run does not say.
@@ -366,17 +524,22 @@ impl<'a> Bench<'a> {
     /// The gates on what it computed in the graph that was timed, and the host's time of a call.
     fn finish(
         &self,
-        arm: &mut Arm<'_>,
-        device_us: Vec<f64>,
+        timed: Timed<'_>,
         problem: &mut TimedProblem,
         pythons: &mut [&mut Python],
     ) -> anyhow::Result<Sampled> {
+        let Timed {
+            arm,
+            device_us,
+            sustained,
+        } = timed;
         let subject = arm.subject.clone();
-        let (python, reported) = match &mut arm.program {
+        let (python, reported) = match &arm.program {
             Program::Ours { arm, probability } => {
                 return Ok(Sampled {
                     subject,
                     device_us,
+                    sustained,
                     host_us: None,
                     judged: problem.judge(self.device, &arm.outputs()?, *probability)?,
                 });
@@ -404,8 +567,71 @@ impl<'a> Bench<'a> {
         Ok(Sampled {
             subject,
             device_us,
+            sustained,
             host_us: Some(written.host_us),
             judged: problem.judge_dense(self.device, &outputs, probability, written.e4m3_scale)?,
+        })
+    }
+}
+
+fn count_ours(timed: &[Timed<'_>]) -> usize {
+    let ours = timed.iter().filter(|timed| timed.arm.python().is_none());
+    ours.count()
+}
+
+/// Arms of both processes that take turns of a second.
+struct Turns<'t, 'a, 'p> {
+    bench: &'t Bench<'a>,
+    arms: Vec<&'t mut Arm<'a>>,
+    /// Of each graph.
+    launches: usize,
+    pythons: &'t mut [&'p mut Python],
+    start: Instant,
+}
+
+impl Stand for Turns<'_, '_, '_> {
+    type Error = Failed;
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn energy_mj(&self) -> Option<f64> {
+        self.bench.device.energy_mj()
+    }
+
+    fn chunk(&mut self, arm: usize) -> Result<Chunk, Failed> {
+        let Arm {
+            subject,
+            program,
+            us,
+        } = &mut *self.arms[arm];
+        let (python, reported) = match program {
+            Program::Ours { arm, .. } => {
+                return arm.chunk(CHUNK).map_err(|error| (None, error.into()));
+            }
+            Program::Theirs { python, reported } => (*python, reported),
+        };
+        let chunk_us = CHUNK.as_secs_f64() * 1e6;
+        let graph_us = *us * self.launches as f64;
+        let replays = (chunk_us / graph_us.max(1.0)).ceil().max(1.0) as usize;
+        let launches = replays * self.launches;
+        let mut reading = Reading::default();
+        let read = || {
+            thread::sleep(UNDER_LOAD);
+            reading = self.bench.device.conditions();
+        };
+        let arguments = json!({ "peer": subject, "replays": replays });
+        let start = Instant::now();
+        let launch_us: f64 = self.pythons[python]
+            .ask_meanwhile("steady", arguments, read)
+            .map_err(|error| (Some(python), error.into()))?;
+        let us = launch_us * launches as f64;
+        reported.push(us / (start.elapsed().as_secs_f64() * 1e6));
+        Ok(Chunk {
+            us,
+            launches,
+            reading,
         })
     }
 }

@@ -4,8 +4,10 @@ use crate::measure::rows;
 use crate::table::{Place, ProblemPlace, Row, Source, Subject};
 use common::metric::Metric;
 use common::timing::stats::{SampleError, Summary};
+use common::timing::sustained::Sustained;
 use common::timing::{Comparison, SpeedOfLight, claim};
 use common::verdict::{GateResult, Verdict};
+use std::ops::Range;
 
 /// Rounds are taken this many times at most, while it is inconclusive who is faster.
 const PASSES: usize = 4;
@@ -46,6 +48,45 @@ fn is_open(samples: &[Vec<f64>], ours: usize) -> bool {
     fastest.is_some_and(|base| ours.iter().any(|arm| is_inconclusive(base, arm)))
 }
 
+/// The arms that are timed sustained where one of all reaches the power limit: the fastest of the first `ours` and what the library
+/// chooses, by their bursts, with the fastest of the others. None where a side is missing.
+pub fn sustained_arms(
+    samples: &[&[f64]],
+    ours: usize,
+    library: Option<usize>,
+) -> Option<SustainedArms> {
+    let p50 = |arm: &usize| Summary::of(samples[*arm]).map_or(f64::INFINITY, |summary| summary.p50);
+    let fastest = |arms: Range<usize>| arms.min_by(|a, b| p50(a).total_cmp(&p50(b)));
+    let (fastest_of_ours, peer) = (fastest(0..ours)?, fastest(ours..samples.len())?);
+    let library = library.filter(|library| *library != fastest_of_ours);
+    let arms = [fastest_of_ours].into_iter().chain(library).chain([peer]);
+    Some(SustainedArms {
+        arms: arms.collect(),
+        peer,
+    })
+}
+
+/// Arms by their places among all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SustainedArms {
+    pub arms: Vec<usize>,
+    /// The fastest peer, which is one of them.
+    pub peer: usize,
+}
+
+/// Leaves the bursts alone where the `peer` that was timed sustained turns out wrong: ours would have no rival in its regime. An arm
+/// without a burst goes.
+pub fn without_wrong_peer(sampled: &mut Vec<Sampled>, peer: &Subject) {
+    let is_right = |arm: &Sampled| arm.subject == *peer && arm.is_right();
+    if sampled.iter().any(is_right) {
+        return;
+    }
+    for arm in sampled.iter_mut() {
+        arm.sustained = None;
+    }
+    sampled.retain(|arm| !arm.device_us.is_empty());
+}
+
 /// The share of the time that passed here that a process must report in the median of its chunks. A chunk is 25 ms with its
 /// lead-in, or more. Asking for it, starting it and learning of its end take some tenths of a millisecond on a quiet host; where
 /// three programs share each of its cores, medians of 0.72 to 0.85 were seen of honest ones.
@@ -73,48 +114,79 @@ pub fn wrong_clock(reported: &[f64]) -> Option<String> {
 /// One arm's samples and what the gates say of its output.
 pub struct Sampled {
     pub subject: Subject,
-    /// Device time, in rounds.
+    /// Device time in bursts, in rounds; none of the library's choice where it was timed sustained alone.
     pub device_us: Vec<f64>,
+    /// The counted time of an arm that was timed sustained, too: its row has this.
+    pub sustained: Option<Sustained>,
     /// Of the host, for a call from Python.
     pub host_us: Option<Vec<f64>>,
     pub judged: crate::measure::timed_problem::Judged,
 }
 
 impl Sampled {
-    fn is_right(&self) -> bool {
+    pub fn is_right(&self) -> bool {
         !self.judged.gates.iter().any(GateResult::is_fail)
     }
 
     /// Its row. `cache` is what the buffers amount to.
     pub fn row(&self, place: &ProblemPlace, cache: &str) -> Result<Row, SampleError> {
         let row = Row::new(&self.subject, Place::Problem(place.clone()), Source::Peers);
-        let row = rows::arm(row, &Summary::of(&self.device_us)?, &self.judged.gates);
+        let row = rows::arm(row, &Summary::of(self.us())?, &self.judged.gates);
+        let row = self.in_regime(row.conditions(cache));
         let host = self.host_us.as_deref().map(Summary::of).transpose()?;
         Ok(row
-            .conditions(cache)
             .with_figures(host.map(|host| (Metric::HostP50, host.p50)))
             .figure(Metric::MaxError, self.judged.max_abs))
     }
+
+    /// The samples of its row.
+    pub fn us(&self) -> &[f64] {
+        match &self.sustained {
+            Some(sustained) => &sustained.us,
+            None => &self.device_us,
+        }
+    }
+
+    fn in_regime(&self, row: Row) -> Row {
+        match &self.sustained {
+            Some(sustained) => rows::sustained(row, &sustained.load),
+            None => row,
+        }
+    }
 }
 
-/// A peer's time over ours. A side whose output is wrong has no ratio; a time that is impossible fails.
+/// A peer's time over ours, both sustained or both in bursts; `cache` is what the buffers amount to. A side whose output is wrong has no
+/// ratio, nor have sides without a regime in common; a time that is impossible fails.
 pub fn pair(
     theirs: &Sampled,
     ours: &Sampled,
     place: &ProblemPlace,
+    cache: &str,
     speed_of_light: &SpeedOfLight,
 ) -> Result<Option<Row>, SampleError> {
     if !(ours.is_right() && theirs.is_right()) {
         return Ok(None);
     }
-    Ok(Some(rows::pair(
+    let are_sustained = ours.sustained.is_some() && theirs.sustained.is_some();
+    let [base, new] = [theirs, ours].map(|arm| match are_sustained {
+        true => arm.us(),
+        false => &arm.device_us,
+    });
+    if base.is_empty() || new.is_empty() {
+        return Ok(None);
+    }
+    let row = rows::pair(
         ours.subject.clone(),
         theirs.subject.clone(),
         place.clone(),
         Source::Peers,
-        &Comparison::of(&theirs.device_us, &ours.device_us)?,
+        &Comparison::of(base, new)?,
         speed_of_light,
-    )))
+    );
+    Ok(Some(match are_sustained {
+        true => ours.in_regime(row.conditions(cache)),
+        false => row,
+    }))
 }
 
 /// A peer that was not timed: on a problem, or on none because it is not there.

@@ -20,6 +20,7 @@ has been answered, so that timings of this process can be interleaved with the c
                              own, and launches as many kernels as one that is captured alone
   chunk    peer, lead_in,    replays of that graph after `lead_in` that are not timed; device time of one call
            replays
+  steady   peer, replays     the same without a lead-in, of a graph that is replayed for a second; device time of one call
   finish   peer, output      the host time of one of several calls back to back, once a round. Then it writes the contents to the graph's inputs, some heads of V with the
                              other sign, as then have their outputs until they are written, fills all its outputs with NaN, replays it, and drops it; file `output` + i gets the i-th of the outputs that differ, in bf16 if the
                              inputs are, else in f16; sets: the set of each; e4m3_scale: the scale of outputs that were held in E4M3. A
@@ -637,6 +638,10 @@ class Worker:
         self.replay_us(timed, timed.lead_in)
         timed.us.append(self.replay_us(timed, command["replays"]) / len(timed.outputs))
         return timed.us[-1]
+
+    def steady(self, command):
+        timed = self.graphs[command["peer"]]
+        return self.replay_us(timed, command["replays"]) / len(timed.outputs)
 
     def host_us(self, peer):
         """Host microseconds per call, of several calls back to back. The queue is empty before the first and not full after the last."""

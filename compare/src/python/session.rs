@@ -178,9 +178,19 @@ impl Python {
         command: &str,
         arguments: Value,
     ) -> Result<T, SessionError> {
+        self.ask_meanwhile(command, arguments, || ())
+    }
+
+    /// Asks it, and calls `meanwhile` between the question and the wait for the answer.
+    pub fn ask_meanwhile<T: DeserializeOwned>(
+        &mut self,
+        command: &str,
+        arguments: Value,
+        meanwhile: impl FnOnce(),
+    ) -> Result<T, SessionError> {
         let ended = || SessionError::Refused("Python has ended".to_string());
         let process = self.process.as_mut().ok_or_else(ended)?;
-        let answer = process.ask(command, arguments);
+        let answer = process.ask_meanwhile(command, arguments, meanwhile);
         if answer.as_ref().is_err_and(SessionError::is_fatal) {
             self.process = None;
         }
@@ -244,7 +254,16 @@ impl Process {
     pub fn ask<T: DeserializeOwned>(
         &mut self,
         command: &str,
+        arguments: Value,
+    ) -> Result<T, SessionError> {
+        self.ask_meanwhile(command, arguments, || ())
+    }
+
+    fn ask_meanwhile<T: DeserializeOwned>(
+        &mut self,
+        command: &str,
         mut arguments: Value,
+        meanwhile: impl FnOnce(),
     ) -> Result<T, SessionError> {
         arguments["do"] = command.into();
         let doing = match arguments["peer"].as_str() {
@@ -258,6 +277,7 @@ impl Process {
         if !matches!(sent, Some(Ok(()))) {
             return Err(self.died(&doing));
         }
+        meanwhile();
         let line = self.answer(&doing)?;
         match serde_json::from_str(&line) {
             Ok(Answer::Ok(answer)) => Ok(answer),

@@ -4,7 +4,7 @@ use common::device::BackendKind;
 use common::metric::{Metric, Unit};
 use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
 use common::timing::stats::{Interval, Ratio, Summary};
-use common::timing::{Rotation, SpeedOfLight};
+use common::timing::{Regime, Rotation, SpeedOfLight, sustained};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -76,6 +76,32 @@ impl Row {
     pub fn conditions(mut self, state: impl Into<String>) -> Self {
         self.conditions = Some(state.into());
         self
+    }
+
+    /// Adds the regime of timing to the conditions: `warm L2, sustained`. A row without one is of the burst.
+    pub fn sustained(mut self) -> Self {
+        let regime = Regime::Sustained.name();
+        self.conditions = Some(match self.conditions {
+            Some(conditions) => format!("{conditions}, {regime}"),
+            None => regime.to_string(),
+        });
+        self
+    }
+
+    /// Returns the regime that its times are of.
+    pub fn regime(&self) -> Regime {
+        let conditions = self.conditions.as_deref().unwrap_or_default();
+        let last = conditions.rsplit(", ").next();
+        last.and_then(|last| last.parse().ok())
+            .unwrap_or(Regime::Burst)
+    }
+
+    /// Whether its times stand for a regime: their own, or both where the power is known to stay below the limit.
+    pub fn counts_in(&self, regime: Regime) -> bool {
+        let power = self.value(Metric::PowerW);
+        let limit = self.value(Metric::PowerLimitW);
+        let is_below = |(power_w, limit_w)| !sustained::reaches(power_w, limit_w);
+        self.regime() == regime || power.zip(limit).is_some_and(is_below)
     }
 
     pub fn note(mut self, note: impl Into<String>) -> Self {
@@ -582,6 +608,39 @@ mod tests {
             nan.interval
                 .is_some_and(|(low, high)| low.is_nan() && high.is_nan())
         );
+    }
+
+    #[test]
+    fn a_row_without_a_regime_is_of_the_burst() {
+        let row =
+            |conditions: &str| Row::new("s/v", Place::All, Source::Gpu).conditions(conditions);
+        let none = Row::new("s/v", Place::All, Source::Gpu);
+        assert_eq!(none.regime(), Regime::Burst);
+        for conditions in ["warm L2", "cold caches", "not sustained"] {
+            assert_eq!(row(conditions).regime(), Regime::Burst, "{conditions}");
+        }
+        let sustained = row("warm L2").sustained();
+        assert_eq!(sustained.conditions.as_deref(), Some("warm L2, sustained"));
+        assert_eq!(sustained.regime(), Regime::Sustained);
+        let alone = none.sustained();
+        assert_eq!(alone.conditions.as_deref(), Some("sustained"));
+        assert_eq!(alone.regime(), Regime::Sustained);
+    }
+
+    #[test]
+    fn a_burst_counts_as_sustained_where_its_power_is_known_to_stay_below_the_limit() {
+        let burst =
+            |power_w: f64| Row::new("s/v", Place::All, Source::Gpu).figure(Metric::PowerW, power_w);
+        let limited = |power_w| burst(power_w).figure(Metric::PowerLimitW, 700.0);
+        let counts = |row: &Row| [Regime::Burst, Regime::Sustained].map(|of| row.counts_in(of));
+        assert_eq!(counts(&limited(629.0)), [true, true]);
+        assert_eq!(counts(&limited(630.0)), [true, false]);
+        assert_eq!(
+            counts(&burst(100.0)),
+            [true, false],
+            "the limit is not known"
+        );
+        assert_eq!(counts(&limited(697.0).sustained()), [false, true]);
     }
 
     #[test]

@@ -296,6 +296,8 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
         C2 fail => note ours
         note ours => C2 fail
         note ours => under cold L2
+        note ours => under warm L2, sustained
+        under warm L2, sustained => under warm L2, sustained
         p50 20 19.98 20.6 => note ours",
         |line| {
             let (old, new) = line.split_once(" => ").unwrap();
@@ -344,6 +346,10 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
         not comparable: s/v fails C2
     note ours => under cold L2
         not comparable: warm L2 against cold L2
+    note ours => under warm L2, sustained
+        not comparable: warm L2 against warm L2, sustained
+    under warm L2, sustained => under warm L2, sustained
+        worse: beyond 2.0 %
     p50 20 19.98 20.6 => note ours
         inconclusive: the interval crosses 2.0 %
     ");

@@ -19,6 +19,7 @@ use common::reference::agree::agree;
 use common::stage::{LoadedStage, Prepared};
 use common::telemetry::Reading;
 use common::timing::stats::Summary;
+use common::timing::sustained::{CHUNK, Chunk, Stand, Sustained, sustain_at_limit};
 use common::timing::{CacheState, Comparison, Measurement};
 use common::verdict::{GateId, Verdict};
 use std::cell::RefCell;
@@ -342,6 +343,42 @@ struct Made {
     warm_ups: RefCell<Vec<Duration>>,
     /// Whether its references are not the host's.
     disagrees: bool,
+    /// What it draws while a kernel runs.
+    power_w: Option<f64>,
+}
+
+/// The power limit of [`Made`], in watts.
+const LIMIT_W: f64 = 700.0;
+
+/// Arms that take as long as in their bursts, and a tenth longer once they are hot; on a clock that is made up.
+struct MadeUp<'a> {
+    made: &'a Made,
+    us: &'a [f64],
+    now: Duration,
+}
+
+impl Stand for MadeUp<'_> {
+    type Error = CudaError;
+
+    fn elapsed(&self) -> Duration {
+        self.now
+    }
+
+    fn chunk(&mut self, arm: usize) -> Result<Chunk, CudaError> {
+        let is_hot = self.now.subsec_millis() >= 500;
+        let launch_us = if is_hot { 1.1 } else { 1.0 } * self.us[arm];
+        let launches = (CHUNK.as_secs_f64() * 1e6 / launch_us).round();
+        self.now += CHUNK;
+        Ok(Chunk {
+            us: launches * launch_us,
+            launches: launches as usize,
+            reading: self.made.reading(),
+        })
+    }
+
+    fn energy_mj(&self) -> Option<f64> {
+        Some(1e3 * self.made.power_w? * self.now.as_secs_f64())
+    }
 }
 
 const HONEST: (&str, Spoils) = ("none", |_| ());
@@ -388,7 +425,29 @@ impl Made {
             timed: RefCell::default(),
             warm_ups: RefCell::default(),
             disagrees: false,
+            power_w: Some(300.0),
         }
+    }
+
+    fn drawing(self, power_w: Option<f64>) -> Self {
+        Self { power_w, ..self }
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            power_w: self.power_w,
+            power_limit_w: Some(LIMIT_W),
+            ..Reading::default()
+        }
+    }
+
+    fn sustained(&self, us: &[f64]) -> Option<Vec<Sustained>> {
+        let mut arms = MadeUp {
+            made: self,
+            us,
+            now: Duration::ZERO,
+        };
+        sustain_at_limit([&self.reading()], &mut arms, us.len()).unwrap()
     }
 
     fn outputs(&self, prepared: &Prepared<'_>, pool: &InputPool) -> Vec<RotatedOutput> {
@@ -443,12 +502,15 @@ impl Timer for Made {
         assert_eq!(plan.samples, if has_claims { 500 } else { 100 });
         self.warm_ups.borrow_mut().push(plan.warm_up);
         let us = samples(self.us);
+        let sustained = self.sustained(&[self.us]).map(|mut arms| arms.remove(0));
+        let device = sustained.as_ref().map_or(&us, |arm| &arm.us);
         Ok(Timed {
             measurement: Measurement {
                 rotation: *pool.rotation(),
-                device: Summary::of(&us).unwrap(),
+                device: Summary::of(device).unwrap(),
                 single: Summary::of(&us).unwrap(),
-                conditions: [Reading::default(); 2],
+                conditions: [self.reading(); 2],
+                sustained,
             },
             outputs: self.outputs(prepared, pool),
         })
@@ -461,8 +523,14 @@ impl Timer for Made {
         pool: &Rc<InputPool>,
         _: &TimingPlan,
     ) -> Result<TimedPair, CudaError> {
+        let of = |base: &[f64], new: &[f64]| Comparison::of(base, new).unwrap();
+        let (comparison, sustained) = match self.sustained(&[3.0 * self.us, self.us]) {
+            None => (of(&samples(2.0 * self.us), &samples(self.us)), None),
+            Some(arms) => (of(&arms[0].us, &arms[1].us), Some(arms[1].load)),
+        };
         Ok(TimedPair {
-            comparison: Comparison::of(&samples(2.0 * self.us), &samples(self.us)).unwrap(),
+            comparison,
+            sustained,
             base_outputs: self.outputs(base.1, pool),
             new_outputs: self.outputs(new.1, pool),
         })
@@ -619,6 +687,48 @@ fn what_is_green_alone_is_timed_and_judged_again_in_the_timed_buffers() {
     let impossible = timed(&Made::new(0.6, HONEST), None);
     let fails_l1 = |row: &Row| failed(row)[0].0 == GateId::L1;
     assert!(impossible.table.rows().all(fails_l1), "{impossible:?}");
+}
+
+/// The row of a variant that was timed on a GPU with this power.
+fn timed_at(power_w: Option<f64>) -> Row {
+    let flags = "--stages 0 --variants scalar-32x64 --shapes mission --dtypes f16 --masks full";
+    let (stages, plan) = planned(flags, BackendKind::Cuda);
+    let device = Made::new(20.0, HONEST).drawing(power_w);
+    let (mut benches, mut told) = (Benches::new(&device, true), Told::default());
+    let mut run = judged(None);
+    run.table.retain(|_| false);
+    Executor::new(&plan, &stages)
+        .time(&mut benches, 0.6, &plan.timings, 0, &mut run, &mut told)
+        .unwrap();
+    run.table.rows().next().unwrap().clone()
+}
+
+#[test]
+fn a_kernel_below_the_power_limit_is_timed_in_bursts() {
+    let row = timed_at(Some(629.0));
+    assert_eq!(row.conditions.as_deref(), Some("warm L2"));
+    assert_eq!(row.value(Metric::P50), Some(20.02));
+    assert_eq!(row.value(Metric::EnergyMj), None);
+    assert_eq!(row.value(Metric::PowerW), Some(629.0));
+}
+
+#[test]
+fn a_kernel_at_the_power_limit_has_its_sustained_time_and_energy() {
+    let row = timed_at(Some(630.0));
+    assert_eq!(row.conditions.as_deref(), Some("warm L2, sustained"));
+    assert_eq!(row.value(Metric::P50), Some(22.0));
+    assert_eq!(row.value(Metric::Samples), Some(10.0));
+    assert_eq!(row.value(Metric::PowerW), Some(630.0));
+    // 630 W for 22 µs.
+    let energy_mj = row.value(Metric::EnergyMj).unwrap();
+    assert!((energy_mj - 13.86).abs() < 0.01, "{energy_mj}");
+}
+
+#[test]
+fn a_kernel_of_unknown_power_is_timed_in_bursts() {
+    let row = timed_at(None);
+    assert_eq!(row.conditions.as_deref(), Some("warm L2"));
+    assert_eq!(row.value(Metric::P50), Some(20.02));
 }
 
 /// [`Made`] counts samples.
@@ -807,4 +917,25 @@ fn both_arms_of_a_pair_are_judged_in_the_timed_buffers() {
         }
     }
     assert_eq!(failed(&paired(0.6, HONEST).0)[0].0, GateId::L1);
+}
+
+/// The base takes twice as long in its bursts, and thrice in turns of a second.
+#[test]
+fn a_pair_is_of_the_regime_that_its_power_asks_for() {
+    let (stages, plan) = planned("", BackendKind::Emulated);
+    let executor = Executor::new(&plan, &stages);
+    let problem = problem("1x1x17x64", Dtype::F16);
+    for (power_w, conditions, speedup, energy_mj) in [
+        (Some(600.0), None, 2.0, None),
+        (None, None, 2.0, None),
+        (Some(700.0), Some("warm L2, sustained"), 3.0, Some(15.4)),
+    ] {
+        let device = Made::new(20.0, HONEST).drawing(power_w);
+        let mut bench = TimedProblem::new(&device, &problem).unwrap();
+        let row = executor.pair(&device, 0.6, &mut bench, &SCALAR.into(), &WMMA.into());
+        let row = row.unwrap().expect("both support it").rounded();
+        assert_eq!(row.conditions.as_deref(), conditions);
+        assert_eq!(row.value(Metric::SpeedupP50), Some(speedup), "{power_w:?}");
+        assert_eq!(row.value(Metric::EnergyMj), energy_mj, "{power_w:?}");
+    }
 }
