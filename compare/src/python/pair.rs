@@ -59,14 +59,13 @@ pub fn sustained_arms(
     let fastest = |arms: Range<usize>| arms.min_by(|a, b| p50(a).total_cmp(&p50(b)));
     let (fastest_of_ours, peer) = (fastest(0..ours)?, fastest(ours..samples.len())?);
     let library = library.filter(|library| *library != fastest_of_ours);
-    let arms = [fastest_of_ours].into_iter().chain(library).chain([peer]);
-    Some(SustainedArms {
-        arms: arms.collect(),
-        peer,
-    })
+    let mut arms = vec![fastest_of_ours, peer];
+    arms.extend(library);
+    arms.sort_unstable();
+    Some(SustainedArms { arms, peer })
 }
 
-/// Arms by their places among all.
+/// Arms by their places among all, in that order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SustainedArms {
     pub arms: Vec<usize>,
