@@ -125,6 +125,8 @@ class Peer:
 
 
 HALVES, CODES = ("f16", "bf16"), ("e4m3",)
+# The packages whose versions a session records; tokenspeed-fa3 is a wheel of FlashAttention-3.
+PACKAGES = ("flash-attn-4", "flash-attn-3", "tokenspeed-fa3", "triton", "nvidia-cudnn-frontend")
 # A peer's name, the method of `Worker` that makes it, with which argument, and its element types.
 LIBRARIES = (
     ("torch-default", "sdpa", None, HALVES),
@@ -355,7 +357,7 @@ class Worker:
         torch = self.torch
         software = {"python": platform.python_version(), "torch": torch.__version__, "cuda": str(torch.version.cuda)}
         software["cudnn"] = str(torch.backends.cudnn.version())
-        for package in ("flash-attn-4", "flash-attn-3", "triton", "nvidia-cudnn-frontend"):
+        for package in PACKAGES:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 software[package] = importlib.metadata.version(package)
         device = torch.cuda.get_device_properties(0) if self.device == "cuda" else None
