@@ -1,4 +1,4 @@
-//! From a launch to an explained row.
+//! Runs a kernel in the emulator and explains one row of what it computes.
 
 use super::{Case, Explained, explain};
 use crate::device::Staged;
@@ -7,17 +7,22 @@ use crate::gate::{self, Evidence};
 use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
 use crate::problem::Problem;
-use crate::reference::{ReferenceError, reference, reference_of_rows};
+use crate::reference::{Probability, ReferenceError, reference, reference_of_rows};
 use crate::stage::Prepared;
 use crate::verdict::GateResult;
 use emulator::trace::Watch;
 use emulator::{Fault, Schedule, TraceReport};
 
+/// A reason why no row can be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum InvestigateError {
     #[error(
-        "there is no row {}; the problem has batches 0 to {}, query heads 0 to {} and query rows 0 to {}",
-        row.map(|index| index.to_string()).join(","), extents[0] - 1, extents[1] - 1, extents[2] - 1
+        "there is no row {}; the problem has batches 0 to {}, query heads 0 to {} and \
+         query rows 0 to {}",
+        row.map(|index| index.to_string()).join(","),
+        extents[0] - 1,
+        extents[1] - 1,
+        extents[2] - 1
     )]
     Row {
         /// Batch, head and query row asked for.
@@ -30,6 +35,7 @@ pub enum InvestigateError {
     Trace(#[from] Fault),
 }
 
+/// A row of a launch in the emulator, and what is known about it.
 #[derive(Debug)]
 pub struct Investigated {
     /// Batch, head and query row.
@@ -37,7 +43,7 @@ pub struct Investigated {
     pub fault: Option<Fault>,
     /// C1 to C4, of the whole output or of the row asked for.
     pub gates: Vec<GateResult>,
-    /// Trace of the row's blocks.
+    /// The trace of the row's blocks.
     pub traced: TraceReport,
     pub explained: Explained,
 }
@@ -56,84 +62,124 @@ impl Investigated {
     }
 }
 
+/// Returns the dense number of a row.
 fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> {
-    let shape = problem.shape;
-    let extents = [shape.batch, shape.heads_q, shape.seq_q];
-    if row.iter().zip(extents).any(|(&at, extent)| at >= extent) {
+    let extents = [
+        problem.shape.batch,
+        problem.shape.heads_q,
+        problem.shape.seq_q,
+    ];
+    if row
+        .iter()
+        .zip(extents)
+        .any(|(&index, extent)| index >= extent)
+    {
         return Err(InvestigateError::Row { row, extents });
     }
     Ok((row[0] * extents[1] + row[1]) * extents[2] + row[2])
 }
 
-/// The row given, or the one that is furthest off. `family`: how the inputs were drawn, if they were.
+/// Explains the row `requested`, or the one that is furthest off. `family` tells how the inputs were
+/// drawn, if they were.
 pub fn investigate(
     prepared: &Prepared<'_>,
     inputs: &Inputs,
     family: Option<Family>,
-    given: Option<[usize; 3]>,
+    requested: Option<[usize; 3]>,
 ) -> Result<Investigated, InvestigateError> {
-    let (problem, probability) = (inputs.problem, prepared.kernel.probability);
-    let number = given.map(|row| dense(&problem, row)).transpose()?;
+    let problem = inputs.problem;
+    let requested_number = requested.map(|row| dense(&problem, row)).transpose()?;
     let staged = Staged::new(inputs, Layout::Strided);
     let (output, fault) = match emulated::execute(prepared, &staged, Schedule::InOrder, None) {
         Ok(execution) => (Some(staged.values(&execution.output)), None),
         Err(fault @ Fault::NoMemory { .. }) => return Err(fault.into()),
         Err(fault) => (None, Some(fault)),
     };
-    let reference = match number {
-        None => reference(inputs, probability)?,
-        Some(number) => reference_of_rows(inputs, probability, vec![number])?,
-    };
-    let (mut worst, mut gates) = ([0, 0, problem.shape.seq_q - 1], Vec::new());
-    if let Some(output) = &output {
-        let evidence = Evidence {
-            problem: &problem,
-            family,
-            reference: &reference,
-            output,
-        };
-        let (errors, numeric) = gate::numeric_gates(&evidence);
-        let nonzero = errors.nonzero_in_zero_row.map(|[b, h, s, _]| [b, h, s]);
-        worst = nonzero.unwrap_or(errors.max_row_rel_at);
-        gates = numeric.to_vec();
-    }
-    let row = given.unwrap_or(worst);
-    let traced = trace(prepared, &staged, row)?;
-    let start = dense(&problem, row)? * problem.shape.head_dim;
-    let of_row = output
+    let judgement = judge(
+        inputs,
+        family,
+        prepared.kernel.probability,
+        requested_number,
+        output.as_deref(),
+    )?;
+    let row = requested.unwrap_or(judgement.worst_row);
+    let number = dense(&problem, row)?;
+    let traced = trace(prepared, &staged, row, number)?;
+    let head_dim = problem.shape.head_dim;
+    let stored_row = output
         .as_ref()
-        .map(|all| &all[start..start + problem.shape.head_dim]);
+        .map(|elements| &elements[number * head_dim..][..head_dim]);
     let case = Case {
         inputs,
         row,
-        probability: probability.held(problem.dtype),
+        probability: prepared.kernel.probability.held(problem.dtype),
         is_shared: prepared.kernel.cluster > 1,
-        output: of_row.filter(|_| traced.hazards.is_empty()),
+        output: stored_row.filter(|_| traced.hazards.is_empty()),
     };
     let explained = explain(&case, &traced.observations);
     Ok(Investigated {
         row,
         fault,
-        gates,
+        gates: judgement.gates,
         traced,
         explained,
     })
 }
 
-/// Of the blocks of the row's head.
+/// What the gates make of an output.
+struct Judgement {
+    gates: Vec<GateResult>,
+    worst_row: [usize; 3],
+}
+
+/// Judges the whole output, or the row that was requested. Without an output the last row of the
+/// first head is the worst.
+fn judge(
+    inputs: &Inputs,
+    family: Option<Family>,
+    probability: Probability,
+    requested_number: Option<usize>,
+    output: Option<&[f32]>,
+) -> Result<Judgement, InvestigateError> {
+    let problem = &inputs.problem;
+    let reference = match requested_number {
+        None => reference(inputs, probability)?,
+        Some(number) => reference_of_rows(inputs, probability, vec![number])?,
+    };
+    let Some(elements) = output else {
+        return Ok(Judgement {
+            gates: Vec::new(),
+            worst_row: [0, 0, problem.shape.seq_q - 1],
+        });
+    };
+    let evidence = Evidence {
+        problem,
+        family,
+        reference: &reference,
+        output: elements,
+    };
+    let (errors, gates) = gate::numeric_gates(&evidence);
+    let worst_row = match errors.nonzero_in_zero_row {
+        Some([batch, head, query, _]) => [batch, head, query],
+        None => errors.max_row_rel_at,
+    };
+    Ok(Judgement {
+        gates: gates.to_vec(),
+        worst_row,
+    })
+}
+
+/// Traces the blocks of the row's head and, if they do not show the row, all blocks.
 fn trace(
     prepared: &Prepared<'_>,
     staged: &Staged,
     row: [usize; 3],
+    number: usize,
 ) -> Result<TraceReport, InvestigateError> {
-    let number = dense(&staged.problem, row)?;
+    let output = staged.output.element_ranges().nth(number);
     let watch = Watch {
         row: row.map(|index| index as i32),
-        output: staged
-            .output
-            .element_ranges()
-            .nth(number)
-            .unwrap_or_default(),
+        output: output.unwrap_or_default(),
     };
     let run = |blocks: Option<&[[u32; 3]]>| {
         let selection = Selection {
@@ -145,13 +191,13 @@ fn trace(
     };
     // A grid is over query heads, or over those that they read.
     let group = staged.problem.shape.heads_q as u32 / prepared.grid[1];
-    let of_head: Vec<[u32; 3]> = (0..prepared.grid[0])
+    let blocks_of_head: Vec<[u32; 3]> = (0..prepared.grid[0])
         .map(|x| [x, row[1] as u32 / group, row[0] as u32])
         .collect();
-    let report = run(Some(&of_head))?;
+    let report = run(Some(&blocks_of_head))?;
     // Where blocks are not numbered by head, others have the row.
-    if !report.observations.is_empty() || !report.hazards.is_empty() {
-        return Ok(report);
+    if report.observations.is_empty() && report.hazards.is_empty() {
+        return Ok(run(None)?);
     }
-    Ok(run(None)?)
+    Ok(report)
 }

@@ -6,6 +6,7 @@ use emulator::Place;
 use emulator::trace::{Does, How, Observations, Passed, Step as Marked};
 use std::fmt;
 
+/// What happens at a place to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Passed(Does),
@@ -25,18 +26,23 @@ impl fmt::Display for Action {
     }
 }
 
+/// The name of an operand in the kernel's parameters.
 type Name = &'static str;
 
+/// A place to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
     pub action: Action,
+    /// The line and its callers, innermost first.
     pub places: Vec<Place>,
 }
 
 impl Suspect {
     fn new(action: Action, places: &[Place]) -> Self {
-        let places = places.to_vec();
-        Self { action, places }
+        Self {
+            action,
+            places: places.to_vec(),
+        }
     }
 }
 
@@ -46,24 +52,24 @@ impl From<&Passed> for Suspect {
     }
 }
 
+/// What is in doubt where a value is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
+    /// The step that makes the value, and where it is shown.
     Here,
-    /// A product's reads, and, where all of a tile is wrong, what brings its operand (k or v) on chip.
+    /// The reads of a product and, where all of a tile is wrong, what brings its operand (k or v)
+    /// on chip.
     Product(Option<Name>),
 }
 
-/// Of the first wrong numbers of a step.
+/// Returns what is in doubt after the first wrong numbers of a step.
 pub(super) fn doubt(
     operands: &Operands,
     step: &Step,
     quantity: Quantity,
     wrong: &[Wrong],
 ) -> Doubt {
-    let is_masked = |w: &Wrong| [w.kernel, w.model].contains(&f64::NEG_INFINITY);
-    // Values rounded once more, or to fewer bits, are off by this times what f32 rounds of a tile.
-    let is_rounding = |w: &Wrong| (w.kernel - w.model).abs() <= 1024.0 * w.bound;
-    let (is_here, numbers, operand) = match quantity {
+    let (is_here, compared, operand) = match quantity {
         Quantity::Score => {
             let visible = step.scores.keys().filter(|key| operands.sees(**key));
             (wrong.iter().all(is_masked), visible.count(), "k")
@@ -71,98 +77,160 @@ pub(super) fn doubt(
         Quantity::Output => (wrong.iter().all(is_rounding), step.output.len(), "v"),
         _ => return Doubt::Here,
     };
-    match is_here {
-        true => Doubt::Here,
-        false => Doubt::Product((wrong.len() == numbers).then_some(operand)),
+    if is_here {
+        return Doubt::Here;
     }
+    let is_whole_tile = wrong.len() == compared;
+    Doubt::Product(is_whole_tile.then_some(operand))
 }
 
+fn is_masked(number: &Wrong) -> bool {
+    [number.kernel, number.model].contains(&f64::NEG_INFINITY)
+}
+
+/// Returns whether a number may be wrong by rounding alone: values rounded once more, or to fewer
+/// bits, are off by up to this many times what f32 rounds of a tile.
+fn is_rounding(number: &Wrong) -> bool {
+    (number.kernel - number.model).abs() <= 1024.0 * number.bound
+}
+
+/// The most places that are named.
 const MOST: usize = 3;
 
-/// That leaves a quantity as it is shown, where kernels mark it.
+/// Returns the step that leaves a quantity as it is shown, where kernels mark it.
 fn step_to(quantity: Quantity) -> Option<Does> {
-    match quantity {
-        Quantity::Score => Some(Marked::Mask),
-        Quantity::Probability => Some(Marked::Exponential),
-        Quantity::Sum => Some(Marked::Sum),
-        Quantity::Rescaled => Some(Marked::Rescale),
-        Quantity::Maximum | Quantity::Output | Quantity::Keys | Quantity::Result => None,
-    }
-    .map(Does::Step)
+    let step = match quantity {
+        Quantity::Score => Marked::Mask,
+        Quantity::Probability => Marked::Exponential,
+        Quantity::Sum => Marked::Sum,
+        Quantity::Rescaled => Marked::Rescale,
+        Quantity::Maximum | Quantity::Output | Quantity::Keys | Quantity::Result => return None,
+    };
+    Some(Does::Step(step))
 }
 
-/// Likeliest first. `visible`: keys that the row sees.
-pub(super) fn look(
+/// Returns the places to look at for a value that is shown in `cell`, likeliest first. The row sees
+/// `visible` keys.
+pub(super) fn suspects_of_value(
     observations: &Observations,
     quantity: Quantity,
     cell: &Cell,
     doubt: Doubt,
     visible: usize,
 ) -> Vec<Suspect> {
-    let shown = observations.places.get(cell.place);
-    let here = Suspect::new(
-        Action::Shows(quantity),
-        own(shown.map_or(&[], Vec::as_slice)),
-    );
-    let way = || observations.ways.get(cell.way).into_iter().flatten().rev();
-    let mut look: Vec<Suspect> = Vec::new();
-    let Doubt::Product(operand) = doubt else {
-        let counted = || observations.visible.iter().rev();
-        let counts = || counted().map(|(_, passed)| Suspect::from(passed));
-        // Where nobody came to the right number of keys, that is in doubt before the mask.
-        let is_miscounted =
-            quantity == Quantity::Score && counted().all(|(keys, _)| *keys as usize != visible);
-        if is_miscounted {
-            look.extend(counts().take(MOST - 1));
-        }
-        let step = way().find(|passed| Some(passed.does) == step_to(quantity));
-        look.extend(step.map(Suspect::from));
-        look.push(here);
-        if quantity == Quantity::Score {
-            look.extend(counts());
-        }
-        look.extend(way().next().map(Suspect::from));
-        return distinct(look);
+    let value = ShownValue {
+        observations,
+        quantity,
+        cell,
     };
-    // What a product leaves in shared memory is read back: its own reads come before.
-    let is_write = |passed: &&Passed| matches!(passed.does, Does::Access(how) if how.is_write());
-    let is_staged = quantity == Quantity::Score && way().any(|passed| is_write(&passed));
-    let reads = way().skip_while(|passed| is_staged && !is_write(passed));
-    let is_product =
-        |passed: &&Passed| matches!(passed.does, Does::Access(How::MatrixRead | How::WgmmaRead));
-    let has_matrices = way().any(|passed| is_product(&passed));
-    let is_read = |passed: &&Passed| match has_matrices {
-        true => is_product(passed),
-        false => passed.does == Does::Access(How::Read),
-    };
-    let mut reads = reads.chain(way()).filter(is_read).map(Suspect::from);
-    look.extend(reads.next());
-    if let Some(name) = operand {
-        let loads = observations.reads.iter().filter(|(of, _)| of == name);
-        look.extend(loads.map(|(_, places)| Suspect::new(Action::Loads(name), places)));
-    }
-    look.extend(reads);
-    look.push(here);
-    distinct(look)
+    distinct(match doubt {
+        Doubt::Here => value.suspects_here(visible),
+        Doubt::Product(operand) => value.suspects_of_product(operand),
+    })
 }
 
-/// For what is stored wrongly though O, maximum and sum of every warp are right; `all` of the row's output.
-pub(super) fn look_at_end(
+struct ShownValue<'a> {
+    observations: &'a Observations,
+    quantity: Quantity,
+    cell: &'a Cell,
+}
+
+impl<'a> ShownValue<'a> {
+    /// Returns the place that shows the value.
+    fn here(&self) -> Suspect {
+        let places = self.observations.places.get(self.cell.place);
+        let callers = places.map_or(&[][..], Vec::as_slice);
+        Suspect::new(Action::Shows(self.quantity), without_variant(callers))
+    }
+
+    /// Returns what the warp passed before it showed the value, latest first.
+    fn way_back(&self) -> impl Iterator<Item = &'a Passed> + use<'a> {
+        let way = self.observations.ways.get(self.cell.way);
+        way.into_iter().flatten().rev()
+    }
+
+    fn suspects_here(&self, visible: usize) -> Vec<Suspect> {
+        let is_score = self.quantity == Quantity::Score;
+        let counts: Vec<&(i32, Passed)> = self.observations.visible.iter().rev().collect();
+        let is_miscounted = counts.iter().all(|(keys, _)| *keys as usize != visible);
+        let counting = counts.iter().map(|(_, passed)| Suspect::from(passed));
+
+        let mut suspects = Vec::new();
+        // Where no thread came to the right number of keys, that is in doubt before the mask.
+        if is_score && is_miscounted {
+            suspects.extend(counting.clone().take(MOST - 1));
+        }
+        let step = self
+            .way_back()
+            .find(|passed| Some(passed.does) == step_to(self.quantity));
+        suspects.extend(step.map(Suspect::from));
+        suspects.push(self.here());
+        if is_score {
+            suspects.extend(counting);
+        }
+        suspects.extend(self.way_back().next().map(Suspect::from));
+        suspects
+    }
+
+    fn suspects_of_product(&self, operand: Option<Name>) -> Vec<Suspect> {
+        let way: Vec<&Passed> = self.way_back().collect();
+        // What a product leaves in shared memory is read back: its own reads come before that write.
+        let last_write = match self.quantity {
+            Quantity::Score => way.iter().position(|passed| is_write(passed)),
+            _ => None,
+        };
+        let own_way = &way[last_write.unwrap_or(0)..];
+        let has_matrices = way.iter().any(|passed| is_matrix_read(passed));
+        let mut suspects: Vec<Suspect> = own_way
+            .iter()
+            .chain(&way)
+            .filter(|passed| {
+                if has_matrices {
+                    is_matrix_read(passed)
+                } else {
+                    passed.does == Does::Access(How::Read)
+                }
+            })
+            .map(|passed| Suspect::from(*passed))
+            .collect();
+        if let Some(name) = operand {
+            let loads = self.observations.reads.iter();
+            let of_operand = loads.filter(|(tensor, _)| tensor == name);
+            let loading = of_operand.map(|(_, places)| Suspect::new(Action::Loads(name), places));
+            // The likeliest read stays first.
+            let second = suspects.len().min(1);
+            suspects.splice(second..second, loading);
+        }
+        suspects.push(self.here());
+        suspects
+    }
+}
+
+fn is_write(passed: &Passed) -> bool {
+    matches!(passed.does, Does::Access(how) if how.is_write())
+}
+
+fn is_matrix_read(passed: &Passed) -> bool {
+    matches!(passed.does, Does::Access(How::MatrixRead | How::WgmmaRead))
+}
+
+/// Returns the places to look at where a row is stored wrong though O, maximum and sum of every warp
+/// are right. `all` has every number of the row.
+pub(super) fn suspects_at_end(
     observations: &Observations,
     all: &[Wrong],
     wrong: &[Wrong],
 ) -> Vec<Suspect> {
-    let ends = |step: Marked| {
-        let of_step = move |passed: &&Passed| passed.does == Does::Step(step);
-        let ends = observations.ends.iter().filter(of_step);
-        ends.map(Suspect::from).collect()
-    };
-    let stores = observations.stores.iter();
-    let stores = stores.map(|places| Suspect::new(Action::Stores, places));
-    let [joins, merges, stores]: [Vec<Suspect>; 3] =
-        [ends(Marked::Join), ends(Marked::Merge), stores.collect()];
-    let is_unset = |w: &Wrong| w.kernel == 0.0 || !w.kernel.is_finite();
-    let order = if wrong.len() == 1 || all.iter().all(is_unset) {
+    let joins = ends_by(observations, Marked::Join);
+    let merges = ends_by(observations, Marked::Merge);
+    let mut stores = Vec::new();
+    for places in &observations.stores {
+        stores.push(Suspect::new(Action::Stores, places));
+    }
+    let is_unset = all
+        .iter()
+        .all(|number| number.kernel == 0.0 || !number.kernel.is_finite());
+    let order = if wrong.len() == 1 || is_unset {
         [stores, merges, joins]
     } else if is_by_one_factor(wrong) {
         [joins, merges, stores]
@@ -172,19 +240,35 @@ pub(super) fn look_at_end(
     distinct(order.concat())
 }
 
-fn is_by_one_factor(wrong: &[Wrong]) -> bool {
-    let large = wrong.iter().filter(|w| w.model.abs() > 1e-6);
-    let ratios: Vec<f64> = large.map(|w| w.kernel / w.model).collect();
-    let is_first = |ratio: &f64| (ratio - ratios[0]).abs() <= 4e-3 * ratios[0].abs();
-    !ratios.is_empty() && ratios.iter().all(is_first)
+/// Returns the places that end the row by `step`.
+fn ends_by(observations: &Observations, step: Marked) -> Vec<Suspect> {
+    let ends = observations.ends.iter();
+    ends.filter(|passed| passed.does == Does::Step(step))
+        .map(Suspect::from)
+        .collect()
 }
 
-/// The first few, without the line that declares the variant.
+/// Returns whether all numbers are wrong by the same factor, as by a wrong sum.
+fn is_by_one_factor(wrong: &[Wrong]) -> bool {
+    let ratios: Vec<f64> = wrong
+        .iter()
+        .filter(|number| number.model.abs() > 1e-6)
+        .map(|number| number.kernel / number.model)
+        .collect();
+    let Some(&first) = ratios.first() else {
+        return false;
+    };
+    ratios
+        .iter()
+        .all(|ratio| (ratio - first).abs() <= 4e-3 * first.abs())
+}
+
+/// Returns the first few, each place once and without the line that declares the variant.
 fn distinct(look: Vec<Suspect>) -> Vec<Suspect> {
     let mut suspects: Vec<Suspect> = Vec::new();
     for mut suspect in look {
         if suspect.places.len() > 1 && !matches!(suspect.action, Action::Shows(_)) {
-            suspect.places = own(&suspect.places).to_vec();
+            suspect.places = without_variant(&suspect.places).to_vec();
         }
         if !suspects.iter().any(|known| known.places == suspect.places) {
             suspects.push(suspect);
@@ -194,7 +278,11 @@ fn distinct(look: Vec<Suspect>) -> Vec<Suspect> {
     suspects
 }
 
-/// A chain of callers without the outermost: the line that declares the variant.
-fn own(places: &[Place]) -> &[Place] {
-    &places[..places.len().saturating_sub(1).max(places.len().min(1))]
+/// Returns a chain of callers without the outermost, if there are others: the line that declares the
+/// variant.
+fn without_variant(callers: &[Place]) -> &[Place] {
+    match callers {
+        [inner @ .., _] if !inner.is_empty() => inner,
+        _ => callers,
+    }
 }

@@ -1,5 +1,8 @@
-//! What is compared of a row, and what the model has of it.
+//! The operands of one row in FP64, and the quantities that are compared.
 
+use super::Case;
+use super::model::{E4M3_UNIT, UNIT};
+use crate::inputs::Operand;
 use crate::problem::Dtype;
 
 named! {
@@ -21,6 +24,7 @@ named! {
     }
 }
 
+/// A number of the kernel beside the model's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wrong {
     /// Key or output column; 0 for what the row has once.
@@ -31,16 +35,109 @@ pub struct Wrong {
     pub bound: f64,
 }
 
-pub struct Operands {
-    pub q: Vec<f64>,
-    pub k: Vec<f64>,
-    pub v: Vec<f64>,
+impl Wrong {
+    /// Returns whether the kernel's number is within its bound. Infinities must agree, and NaN
+    /// never does.
+    pub(super) fn is_right(&self) -> bool {
+        self.kernel == self.model || (self.kernel - self.model).abs() <= self.bound
+    }
+
+    /// Returns the part of its bound that the difference takes, 0 if that is no number.
+    pub(super) fn share_of_bound(&self) -> f64 {
+        let share = (self.kernel - self.model).abs() / self.bound;
+        if share.is_finite() { share } else { 0.0 }
+    }
+}
+
+/// The operands that a query row meets, in FP64.
+pub(super) struct Operands {
+    q: Vec<f64>,
+    k: Vec<f64>,
+    v: Vec<f64>,
+    /// The factor of the scores under which their exponentials are powers of two.
     pub scale_log2: f64,
     pub value_scale: f64,
     pub dim: usize,
-    pub keys: usize,
+    keys: usize,
     /// `batch * heads_kv + head_kv`.
-    pub head: usize,
+    head: usize,
+    /// The number of keys that the row sees.
     pub visible: usize,
     pub dtype: Dtype,
+}
+
+/// A score of the model, and what a kernel's may differ from it.
+pub(super) struct ModelScore {
+    pub value: f64,
+    pub bound: f64,
+}
+
+impl Operands {
+    pub fn new(case: &Case<'_>) -> Self {
+        let inputs = case.inputs;
+        let [batch, head, query] = case.row;
+        let shape = inputs.problem.shape;
+        let dim = shape.head_dim;
+        let head_kv = head / (shape.heads_q / shape.heads_kv);
+        let row = (batch * shape.heads_q + head) * shape.seq_q + query;
+        let scales =
+            f64::from(inputs.q.scale(batch, head)) * f64::from(inputs.k.scale(batch, head_kv));
+        let softmax_scale = f64::from(inputs.problem.softmax_scale);
+        Self {
+            q: widened(&inputs.q)[row * dim..][..dim].to_vec(),
+            k: widened(&inputs.k),
+            v: widened(&inputs.v),
+            scale_log2: softmax_scale * std::f64::consts::LOG2_E * scales,
+            value_scale: f64::from(inputs.v.scale(batch, head_kv)),
+            dim,
+            keys: shape.seq_kv,
+            head: batch * shape.heads_kv + head_kv,
+            visible: inputs.problem.visible_keys(query),
+            dtype: inputs.problem.dtype,
+        }
+    }
+
+    pub fn sees(&self, key: i64) -> bool {
+        (0..self.visible as i64).contains(&key)
+    }
+
+    /// Returns the score of a key without scale: minus infinity where the row does not see it.
+    pub fn score(&self, key: i64) -> ModelScore {
+        let row_of_k = self.row_of(&self.k, key);
+        let Some(k) = row_of_k.filter(|_| self.sees(key)) else {
+            return ModelScore {
+                value: f64::NEG_INFINITY,
+                bound: 0.0,
+            };
+        };
+        let magnitude: f64 = self.q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum();
+        let f32_rounding = (self.dim + 8) as f64 * UNIT;
+        let rounding = match self.dtype {
+            Dtype::F16 | Dtype::Bf16 => f32_rounding,
+            Dtype::E4m3 => f32_rounding + (self.dim / 32) as f64 * E4M3_UNIT,
+        };
+        ModelScore {
+            value: self.q.iter().zip(k).map(|(q, k)| q * k).sum(),
+            bound: rounding * magnitude,
+        }
+    }
+
+    /// Returns an element of V without scale, 0 where there is none.
+    pub fn value(&self, key: i64, column: usize) -> f64 {
+        let element = self.row_of(&self.v, key).and_then(|row| row.get(column));
+        element.copied().unwrap_or(0.0)
+    }
+
+    /// Returns the row of K or V, if there is such a key.
+    fn row_of<'a>(&self, operand: &'a [f64], key: i64) -> Option<&'a [f64]> {
+        let index = usize::try_from(key).ok()?;
+        if index >= self.keys {
+            return None;
+        }
+        Some(&operand[(self.head * self.keys + index) * self.dim..][..self.dim])
+    }
+}
+
+fn widened(operand: &Operand) -> Vec<f64> {
+    operand.codes().into_iter().map(f64::from).collect()
 }

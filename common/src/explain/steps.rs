@@ -3,39 +3,42 @@
 use emulator::trace::{Observations, Observed, Seen};
 use std::collections::BTreeMap;
 
-/// A value, or its parts, by lane.
+/// A value, or its parts, as the lanes of a warp show it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// By thread of the block.
+    /// The values, keyed by the thread of the block.
     pub lanes: BTreeMap<u32, f64>,
     pub place: usize,
     pub way: usize,
 }
 
 impl Cell {
+    /// Returns the sum of the lanes' parts.
     pub fn sum(&self) -> f64 {
         self.lanes.values().sum()
     }
 
-    /// One lane's value, where all have the same.
+    /// Returns one lane's value, where all have the same.
     pub fn any(&self) -> f64 {
         self.lanes.values().next().copied().unwrap_or(f64::NAN)
     }
 
-    /// The sum of magnitudes, which bounds what adding up rounds.
+    /// Returns the sum of the parts' magnitudes, which bounds what adding up rounds.
     pub fn magnitude(&self) -> f64 {
         self.lanes.values().map(|value| value.abs()).sum()
     }
 }
 
+/// One tile of keys, as a warp showed it. Maps are keyed by key or by output column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
+    /// The first key of the tile.
     pub tile: i64,
     pub scores: BTreeMap<i64, Cell>,
-    /// Maximum of score * scale_log2.
+    /// The maximum of score * scale_log2.
     pub max: Option<Cell>,
     pub sum: Option<Cell>,
-    /// Whether lanes have parts of it.
+    /// Whether each lane shows a part of the sum.
     pub sum_in_parts: bool,
     pub probabilities: BTreeMap<i64, Cell>,
     pub rescaled: BTreeMap<i64, Cell>,
@@ -43,6 +46,7 @@ pub struct Step {
 }
 
 impl Step {
+    /// Returns the running sum of the row, if the step shows it.
     pub fn row_sum(&self) -> Option<f64> {
         let cell = self.sum.as_ref()?;
         Some(if self.sum_in_parts {
@@ -53,6 +57,7 @@ impl Step {
     }
 }
 
+/// The steps of one warp in the order in which it showed them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chain {
     pub block: [u32; 3],
@@ -60,51 +65,58 @@ pub struct Chain {
     pub steps: Vec<Step>,
 }
 
-pub fn chains(observations: &Observations) -> Vec<Chain> {
+/// Groups what a kernel showed of a row by the warp that showed it.
+pub fn group_by_warp(observations: &Observations) -> Vec<Chain> {
     let mut chains: BTreeMap<([u32; 3], u32), Chain> = BTreeMap::new();
-    for seen in &observations.values {
-        let key = (seen.block, seen.thread / 32);
-        let chain = chains.entry(key).or_insert_with(|| Chain {
-            block: key.0,
-            warp: key.1,
+    for observed in &observations.values {
+        let (block, warp) = (observed.block, observed.thread / 32);
+        let chain = chains.entry((block, warp)).or_insert_with(|| Chain {
+            block,
+            warp,
             steps: Vec::new(),
         });
-        let tile = i64::from(seen.tile);
-        let at = chain.steps.iter().position(|step| step.tile == tile);
-        let at = at.unwrap_or_else(|| {
-            chain.steps.push(Step {
-                tile,
-                ..Step::default()
-            });
-            chain.steps.len() - 1
-        });
-        chain.steps[at].take(seen);
+        chain.step_mut(observed.tile.into()).add(observed);
     }
     chains.into_values().collect()
 }
 
+impl Chain {
+    /// Returns the step of a tile, a new one at the first sight of it.
+    fn step_mut(&mut self, tile: i64) -> &mut Step {
+        let known = self.steps.iter().position(|step| step.tile == tile);
+        let index = known.unwrap_or(self.steps.len());
+        if known.is_none() {
+            self.steps.push(Step {
+                tile,
+                ..Step::default()
+            });
+        }
+        &mut self.steps[index]
+    }
+}
+
 impl Step {
-    fn take(&mut self, seen: &Observed) {
-        let index = i64::from(seen.index);
+    fn add(&mut self, observed: &Observed) {
+        let index = i64::from(observed.index);
         let key = self.tile + index;
-        let cell = match seen.what {
+        let cell = match observed.what {
             Seen::Score => self.scores.entry(key).or_default(),
             Seen::Probability => self.probabilities.entry(key).or_default(),
             Seen::Rescaled => self.rescaled.entry(index).or_default(),
             Seen::Output => self.output.entry(index).or_default(),
-            Seen::State | Seen::LaneState if seen.element % 2 == 0 => {
+            Seen::State | Seen::LaneState if observed.element % 2 == 0 => {
                 self.max.get_or_insert_default()
             }
             Seen::State | Seen::LaneState => {
-                self.sum_in_parts = seen.what == Seen::LaneState;
+                self.sum_in_parts = observed.what == Seen::LaneState;
                 self.sum.get_or_insert_default()
             }
         };
-        // A score is one lane's: what another showed before is no part of it.
-        if matches!(seen.what, Seen::Score | Seen::Probability) {
+        // A score belongs to one lane: what another showed before is no part of it.
+        if matches!(observed.what, Seen::Score | Seen::Probability) {
             cell.lanes.clear();
         }
-        cell.lanes.insert(seen.thread, seen.value.into());
-        (cell.place, cell.way) = (seen.place, seen.way);
+        cell.lanes.insert(observed.thread, observed.value.into());
+        (cell.place, cell.way) = (observed.place, observed.way);
     }
 }

@@ -1,61 +1,89 @@
 use super::*;
 use crate::faults::{Fault, Model, model_output};
 use crate::inputs::Family;
-use crate::problem::{Mask, Problem, parse_shape};
+use crate::problem::{Dtype, Mask, Problem, parse_shape};
 use emulator::Place;
 use emulator::trace::{Does, How, Observed, Passed, Seen, Step as Marked};
 
 const TILE: usize = 16;
 
-fn explained(
-    shape: &str,
+/// A row of a problem that the model of a kernel computes.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    shape: &'static str,
     dtype: Dtype,
     mask: Mask,
     family: Family,
+    /// Batch, head and query row.
     row: [usize; 3],
-    fault: Option<Fault>,
-) -> Explained {
-    let extents = parse_shape(shape).unwrap();
-    let problem = Problem::new(extents, dtype, mask).unwrap();
-    let inputs = Inputs::generate(&problem, family, 0);
-    let number = (row[0] * extents.heads_q + row[1]) * extents.seq_q + row[2];
-    let rows: Vec<usize> = (0..inputs.q.len() / extents.head_dim).collect();
-    let of_rows = Model::of(dtype).finished(&inputs, &rows, fault, |state, scale, _| {
-        [(state.shown, scale)]
-    });
-    let mut shown = observations(problem.visible_keys(row[2]) as i32);
-    let (of_row, scale) = &of_rows[number];
-    for (tile, what, values) in of_row {
-        // The model scales scores as it makes them.
-        let scale = if *what == Seen::Score { *scale } else { 1.0 };
-        shown
-            .values
-            .extend((0..).zip(values).map(|(index, &value)| Observed {
-                what: *what,
-                tile: *tile as i32,
-                index,
-                element: index,
-                value: value / scale,
-                block: [0; 3],
-                thread: 0,
-                place: 0,
-                way: 0,
-            }));
+}
+
+/// A row of several tiles, with a ragged last one and grouped heads.
+const ROW: Row = Row {
+    shape: "2x4:2x70:75x64",
+    dtype: Dtype::F16,
+    mask: Mask::Full,
+    family: Family::Normal,
+    row: [1, 2, 31],
+};
+
+impl Row {
+    /// Explains the row as a kernel with `fault` computes it.
+    fn explained(self, fault: Option<Fault>) -> Explained {
+        let shape = parse_shape(self.shape).unwrap();
+        let problem = Problem::new(shape, self.dtype, self.mask).unwrap();
+        let inputs = Inputs::generate(&problem, self.family, 0);
+        let [batch, head, query] = self.row;
+        let number = (batch * shape.heads_q + head) * shape.seq_q + query;
+        let output = model_output(&inputs, fault);
+        let case = Case {
+            inputs: &inputs,
+            row: self.row,
+            probability: Probability::half(self.dtype),
+            is_shared: false,
+            output: Some(&output[number * shape.head_dim..][..shape.head_dim]),
+        };
+        let mut shown = observations(problem.visible_keys(query) as i32);
+        shown.values = self.observed(&inputs, number, fault);
+        explain(&case, &shown)
     }
-    let output = model_output(&inputs, fault);
-    let output = &output[number * extents.head_dim..][..extents.head_dim];
-    let case = Case {
-        inputs: &inputs,
-        row,
-        probability: Probability::half(dtype),
-        is_shared: false,
-        output: Some(output),
-    };
-    explain(&case, &shown)
+
+    /// Returns what the model shows of the row with the dense number `number`.
+    fn observed(self, inputs: &Inputs, number: usize, fault: Option<Fault>) -> Vec<Observed> {
+        let rows: Vec<usize> = (0..inputs.q.len() / inputs.problem.shape.head_dim).collect();
+        let model = Model::of(self.dtype);
+        let shown_rows = model.finished(inputs, &rows, fault, |state, scale, _| {
+            [(state.shown, scale)]
+        });
+        let (steps, score_scale) = &shown_rows[number];
+        let mut observed = Vec::new();
+        for (tile, what, values) in steps {
+            // The model scales scores as it makes them.
+            let scale = if *what == Seen::Score {
+                *score_scale
+            } else {
+                1.0
+            };
+            for (index, &value) in (0..).zip(values) {
+                observed.push(Observed {
+                    what: *what,
+                    tile: *tile as i32,
+                    index,
+                    element: index,
+                    value: value / scale,
+                    block: [0; 3],
+                    thread: 0,
+                    place: 0,
+                    way: 0,
+                });
+            }
+        }
+        observed
+    }
 }
 
 #[test]
-fn nothing_is_said_of_a_right_row() {
+fn a_right_row_has_no_deviation() {
     for dtype in Dtype::ALL {
         for family in Family::for_dtype(dtype) {
             for (mask, row) in [
@@ -63,36 +91,78 @@ fn nothing_is_said_of_a_right_row() {
                 (Mask::Causal, [0, 1, 69]),
                 (Mask::Causal, [1, 0, 0]),
             ] {
-                let found = explained("2x4:2x70:75x64", dtype, mask, family, row, None).deviation;
-                assert_eq!(found, None, "{dtype} {family} {mask} {row:?}");
+                let case = Row {
+                    dtype,
+                    mask,
+                    family,
+                    row,
+                    ..ROW
+                };
+                assert_eq!(case.explained(None).deviation, None, "{case:?}");
             }
         }
     }
 }
 
 #[test]
-fn what_comes_closest_to_its_bound_is_known_of_a_right_row() {
-    let shape = "1x1x8:75x64";
-    let of = |fault| {
-        explained(
-            shape,
-            Dtype::F16,
-            Mask::Full,
-            Family::Normal,
-            [0, 0, 5],
-            fault,
-        )
+fn the_number_closest_to_its_bound_is_known_for_a_right_row() {
+    let case = Row {
+        shape: "1x1x8:75x64",
+        row: [0, 0, 5],
+        ..ROW
     };
-    let closest = of(None).closest.unwrap();
+    let closest = case.explained(None).closest.unwrap();
     assert!(closest.share > 0.01 && closest.share <= 1.0, "{closest:?}");
-    assert_eq!(of(Some(Fault::DroppedTile)).closest, None);
+    assert_eq!(case.explained(Some(Fault::DroppedTile)).closest, None);
+}
+
+/// Returns a row in which `fault` shows.
+fn row_with(fault: Fault) -> Row {
+    match fault {
+        Fault::ScalesOfFirstBatch => Row {
+            dtype: Dtype::E4m3,
+            family: Family::RandomScales,
+            ..ROW
+        },
+        Fault::CodecMismatch => Row {
+            dtype: Dtype::E4m3,
+            ..ROW
+        },
+        Fault::CausalOffByOne => Row {
+            mask: Mask::Causal,
+            ..ROW
+        },
+        Fault::OneWrongElement | Fault::OneRowOff => Row {
+            row: [1, 0, 0],
+            ..ROW
+        },
+        Fault::NanLeft | Fault::InfinityLeft => Row {
+            row: [1, 3, 69],
+            ..ROW
+        },
+        Fault::MissingRescale => Row {
+            family: Family::Large,
+            ..ROW
+        },
+        Fault::MaximumFromZero => Row {
+            family: Family::DeepNegative,
+            ..ROW
+        },
+        Fault::EmptyRowAveraged => Row {
+            shape: "1x2:1x61:35x64",
+            mask: Mask::Causal,
+            row: [0, 1, 3],
+            ..ROW
+        },
+        _ => ROW,
+    }
 }
 
 #[test]
 fn each_planted_fault_has_its_signature() {
     use Quantity::{Keys, Maximum, Output, Result, Score, Sum};
-    let tile = |at: usize| Some((at * TILE) as i64);
-    for (fault, quantity, first) in [
+    let tile = |index: usize| Some((index * TILE) as i64);
+    for (fault, quantity, first_key) in [
         (Fault::Zeros, Result, None),
         (Fault::CopyOfValues, Result, None),
         (Fault::DroppedTile, Keys, None),
@@ -118,45 +188,41 @@ fn each_planted_fault_has_its_signature() {
         (Fault::AccumulatorInHalf, Output, tile(0)),
         (Fault::OutputTruncated, Result, None),
     ] {
-        let (mut shape, mut dtype, mut mask, mut family) =
-            ("2x4:2x70:75x64", Dtype::F16, Mask::Full, Family::Normal);
-        let mut row = [1, 2, 31];
-        match fault {
-            Fault::ScalesOfFirstBatch => (dtype, family) = (Dtype::E4m3, Family::RandomScales),
-            Fault::CodecMismatch => dtype = Dtype::E4m3,
-            Fault::CausalOffByOne => mask = Mask::Causal,
-            Fault::OneWrongElement | Fault::OneRowOff => row = [1, 0, 0],
-            Fault::NanLeft | Fault::InfinityLeft => row = [1, 3, 69],
-            Fault::MissingRescale => family = Family::Large,
-            Fault::MaximumFromZero => family = Family::DeepNegative,
-            Fault::EmptyRowAveraged => {
-                (shape, mask, row) = ("1x2:1x61:35x64", Mask::Causal, [0, 1, 3]);
-            }
-            _ => {}
-        }
-        let Explained {
-            chains, deviation, ..
-        } = explained(shape, dtype, mask, family, row, Some(fault));
-        let found = deviation.unwrap_or_else(|| panic!("{fault} is not seen"));
-        let tile = |[chain, step]: [usize; 2]| chains[chain].steps[step].tile;
+        let explained = row_with(fault).explained(Some(fault));
+        let deviation = explained
+            .deviation
+            .unwrap_or_else(|| panic!("{fault} is not seen"));
+        let first_key_seen = deviation
+            .at
+            .map(|[chain, step]| explained.chains[chain].steps[step].tile);
         assert_eq!(
-            (found.quantity, found.at.map(tile)),
-            (quantity, first),
-            "{fault}: {found:?}"
+            (deviation.quantity, first_key_seen),
+            (quantity, first_key),
+            "{fault}: {deviation:?}"
         );
     }
 }
 
 #[test]
-fn a_number_that_is_none_is_never_right() {
-    let wrong = |kernel: f64, model: f64| Wrong {
+fn nan_is_never_right() {
+    let number = Wrong {
         at: 0,
-        kernel,
-        model,
+        kernel: f64::NAN,
+        model: 1.0,
         bound: f64::INFINITY,
     };
-    assert!(!is_right(&wrong(f64::NAN, 1.0)));
-    assert!(is_right(&wrong(f64::NEG_INFINITY, f64::NEG_INFINITY)));
+    assert!(!number.is_right());
+}
+
+#[test]
+fn infinities_are_right_where_they_agree() {
+    let number = Wrong {
+        at: 0,
+        kernel: f64::NEG_INFINITY,
+        model: f64::NEG_INFINITY,
+        bound: f64::INFINITY,
+    };
+    assert!(number.is_right());
 }
 
 fn line(does: Does, line: u32) -> Passed {
@@ -173,8 +239,9 @@ fn places(line: u32) -> Vec<Place> {
     }]
 }
 
-/// Steps on lines 20 to 50, reads with a product on 55 and without on 60; `visible` keys are counted on 10, K and V brought
-/// on 5 and 6; joins, merges and stores on 70, 80 and 90; values shown on 99.
+/// Returns what a kernel passed: steps on lines 20 to 50, reads with a product on 55 and without on
+/// 60. `visible` keys are counted on 10, K and V brought on 5 and 6; joins, merges and stores are on
+/// 70, 80 and 90; values are shown on 99.
 fn observations(visible: i32) -> Observations {
     let step = |step, at| line(Does::Step(step), at);
     Observations {
@@ -199,68 +266,83 @@ fn lines(look: &[Suspect]) -> Vec<u32> {
     look.iter().map(|suspect| suspect.places[0].line).collect()
 }
 
-/// The step that makes the value, then where it is shown; of a mask first where keys were miscounted.
+/// Returns the lines to look at for a wrong value of a row that sees 5 keys, of which the kernel
+/// counted `counted`.
+fn lines_of_value(quantity: Quantity, doubt: Doubt, counted: i32) -> Vec<u32> {
+    let cell = Cell::default();
+    lines(&look::suspects_of_value(
+        &observations(counted),
+        quantity,
+        &cell,
+        doubt,
+        5,
+    ))
+}
+
 #[test]
-fn a_wrong_value_leads_to_the_step_that_makes_it() {
-    let named = |quantity, doubt, visible| {
-        let look = look::look(&observations(visible), quantity, &Cell::default(), doubt, 5);
-        lines(&look)
-    };
-    let here = |quantity| named(quantity, Doubt::Here, 5);
+fn a_wrong_value_leads_to_the_step_that_makes_it_and_to_where_it_is_shown() {
+    let here = |quantity| lines_of_value(quantity, Doubt::Here, 5);
     assert_eq!(here(Quantity::Score), [20, 99, 10]);
-    assert_eq!(named(Quantity::Score, Doubt::Here, 4), [10, 20, 99]);
     assert_eq!(here(Quantity::Probability), [30, 99, 60]);
     assert_eq!(here(Quantity::Sum), [40, 99, 60]);
     assert_eq!(here(Quantity::Rescaled), [50, 99, 60]);
     assert_eq!(here(Quantity::Maximum), [99, 60]);
-    let score = |doubt| named(Quantity::Score, doubt, 5);
+}
+
+#[test]
+fn a_miscount_of_keys_comes_before_the_mask() {
+    let look = lines_of_value(Quantity::Score, Doubt::Here, 4);
+    assert_eq!(look, [10, 20, 99]);
+}
+
+#[test]
+fn a_wrong_product_leads_to_its_reads_and_to_what_brings_its_operand() {
+    let score = |doubt| lines_of_value(Quantity::Score, doubt, 5);
     assert_eq!(score(Doubt::Product(None)), [55, 99]);
     assert_eq!(score(Doubt::Product(Some("k"))), [55, 5, 99]);
 }
 
-#[test]
-fn a_wrong_result_leads_to_the_store_the_sum_or_the_merge() {
-    let named = |output: [f64; 4]| {
-        let all: Vec<Wrong> = [1.0, -2.0, 3.0, 4.0]
-            .into_iter()
-            .zip(output)
-            .map(|(model, kernel)| Wrong {
-                at: 0,
-                kernel,
-                model,
-                bound: 1e-3,
-            })
-            .collect();
-        let wrong: Vec<Wrong> = all.iter().copied().filter(|w| !is_right(w)).collect();
-        lines(&look::look_at_end(&observations(5), &all, &wrong))
-    };
-    assert_eq!(named([0.0; 4]), [90, 80, 70]);
-    assert_eq!(named([f64::NAN; 4]), [90, 80, 70]);
-    assert_eq!(named([1.0, -2.0, 3.5, 4.0]), [90, 80, 70]);
-    assert_eq!(named([1.1, -2.2, 3.3, 4.4]), [70, 80, 90]);
-    assert_eq!(named([1.1, -2.0, 3.5, 4.0]), [80, 70, 90]);
+/// Returns the lines to look at where `stored` takes the place of 1, −2, 3 and 4.
+fn lines_of_result(stored: [f64; 4]) -> Vec<u32> {
+    let all: Vec<Wrong> = [1.0, -2.0, 3.0, 4.0]
+        .into_iter()
+        .zip(stored)
+        .map(|(model, kernel)| Wrong {
+            at: 0,
+            kernel,
+            model,
+            bound: 1e-3,
+        })
+        .collect();
+    let wrong = walk::only_wrong(all.iter().copied());
+    lines(&look::suspects_at_end(&observations(5), &all, &wrong))
 }
 
 #[test]
-fn a_fault_of_an_operand_is_told_from_a_mask_and_a_rounding() {
-    for (fault, dtype, mask, first) in [
-        (Fault::WrongKeyHead, Dtype::F16, Mask::Full, [55, 5]),
-        (Fault::SwappedKeysAndValues, Dtype::F16, Mask::Full, [55, 5]),
-        (Fault::StaleTile, Dtype::F16, Mask::Full, [55, 6]),
-        (Fault::CodecMismatch, Dtype::E4m3, Mask::Full, [55, 99]),
-        (Fault::CausalOffByOne, Dtype::F16, Mask::Causal, [20, 99]),
-        (Fault::SumInHalf, Dtype::F16, Mask::Full, [40, 99]),
-        (
-            Fault::ProbabilityTruncated,
-            Dtype::F16,
-            Mask::Full,
-            [99, 60],
-        ),
-        (Fault::AccumulatorInHalf, Dtype::F16, Mask::Full, [99, 60]),
+fn a_wrong_result_leads_to_the_store_the_sum_or_the_merge() {
+    assert_eq!(lines_of_result([0.0; 4]), [90, 80, 70]);
+    assert_eq!(lines_of_result([f64::NAN; 4]), [90, 80, 70]);
+    assert_eq!(lines_of_result([1.0, -2.0, 3.5, 4.0]), [90, 80, 70]);
+    assert_eq!(lines_of_result([1.1, -2.2, 3.3, 4.4]), [70, 80, 90]);
+    assert_eq!(lines_of_result([1.1, -2.0, 3.5, 4.0]), [80, 70, 90]);
+}
+
+#[test]
+fn a_fault_of_an_operand_is_distinguished_from_a_mask_and_a_rounding() {
+    let (f16, e4m3) = (Dtype::F16, Dtype::E4m3);
+    for (fault, dtype, mask, first_lines) in [
+        (Fault::WrongKeyHead, f16, Mask::Full, [55, 5]),
+        (Fault::SwappedKeysAndValues, f16, Mask::Full, [55, 5]),
+        (Fault::StaleTile, f16, Mask::Full, [55, 6]),
+        (Fault::CodecMismatch, e4m3, Mask::Full, [55, 99]),
+        (Fault::CausalOffByOne, f16, Mask::Causal, [20, 99]),
+        (Fault::SumInHalf, f16, Mask::Full, [40, 99]),
+        (Fault::ProbabilityTruncated, f16, Mask::Full, [99, 60]),
+        (Fault::AccumulatorInHalf, f16, Mask::Full, [99, 60]),
     ] {
-        let (shape, row) = ("2x4:2x70:75x64", [1, 2, 31]);
-        let found = explained(shape, dtype, mask, Family::Normal, row, Some(fault));
-        let deviation = found.deviation.expect("it is seen");
-        assert_eq!(lines(&deviation.look)[..2], first, "{fault}: {deviation:?}");
+        let case = Row { dtype, mask, ..ROW };
+        let deviation = case.explained(Some(fault)).deviation;
+        let look = deviation.expect("the fault shows").look;
+        assert_eq!(lines(&look)[..2], first_lines, "{fault}: {look:?}");
     }
 }
