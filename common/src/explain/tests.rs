@@ -52,15 +52,13 @@ impl Row {
     fn observed(self, inputs: &Inputs, number: usize, fault: Option<Fault>) -> Vec<Observed> {
         let rows: Vec<usize> = (0..inputs.q.len() / inputs.problem.shape.head_dim).collect();
         let model = Model::of(self.dtype);
-        let shown_rows = model.finished(inputs, &rows, fault, |state, scale, _| {
-            [(state.shown, scale)]
-        });
-        let (steps, score_scale) = &shown_rows[number];
+        let finished = model.finished(inputs, &rows, fault, |row| [row]);
+        let row = &finished[number];
         let mut observed = Vec::new();
-        for (tile, what, values) in steps {
+        for (tile, what, values) in &row.state.shown.values {
             // The model scales scores as it makes them.
             let scale = if *what == Seen::Score {
-                *score_scale
+                row.score_scale
             } else {
                 1.0
             };

@@ -15,144 +15,165 @@ fn every_fault_is_killed_and_the_correct_model_is_not() {
         );
     }
     for entry in &caught {
-        assert!(entry.as_it_should(), "{entry:?}");
+        assert!(entry.is_as_expected(), "{entry:?}");
         assert!(entry.cases > 0, "{entry:?}");
     }
 }
 
-/// Which has to fail with every dtype; the correct model is judged like all, and by C8 too.
-#[test]
-fn a_fault_that_survives_with_one_dtype_is_seen() {
-    use GateId::{C2, C3, C8};
-    let (f16, e4m3) = (Dtype::F16, Dtype::E4m3);
-    let fault = Some(Fault::DroppedTile);
-    for (fault, failed, survived, is_right) in [
-        (
-            fault,
-            vec![(f16, vec![C2]), (f16, vec![]), (e4m3, vec![C3])],
-            vec![],
-            true,
-        ),
-        (
-            fault,
-            vec![(f16, vec![C2]), (e4m3, vec![]), (e4m3, vec![])],
-            vec![e4m3],
-            false,
-        ),
-        (fault, vec![], vec![], false),
-        (
-            None,
-            vec![(f16, vec![]), (e4m3, vec![])],
-            vec![f16, e4m3],
-            true,
-        ),
-        (
-            None,
-            vec![(f16, vec![]), (e4m3, vec![C2])],
-            vec![f16],
-            false,
-        ),
-    ] {
-        let caught = Caught::of(fault, &failed);
-        assert_eq!(
-            (&caught.survived, caught.as_it_should()),
-            (&survived, is_right),
-            "{failed:?}"
-        );
-        let is_failed = !caught.gates_that_failed.is_empty();
-        assert_eq!(caught.cases_failed > 0, is_failed, "{failed:?}");
+fn failed(dtype: Dtype, gates: &[GateId]) -> CaseVerdict {
+    CaseVerdict {
+        dtype,
+        failed: gates.to_vec(),
     }
-    let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), f16, Mask::Full).unwrap();
+}
+
+#[test]
+fn a_fault_that_fails_somewhere_with_every_dtype_is_caught() {
+    let cases = [
+        failed(Dtype::F16, &[GateId::C2]),
+        failed(Dtype::F16, &[]),
+        failed(Dtype::E4m3, &[GateId::C3]),
+    ];
+    let caught = Caught::new(Some(Fault::DroppedTile), &cases);
+    assert_eq!(caught.survived, []);
+    assert_eq!(caught.cases_failed, 2);
+    assert!(caught.is_as_expected());
+}
+
+#[test]
+fn a_fault_that_survives_with_one_dtype_is_not_caught() {
+    let cases = [
+        failed(Dtype::F16, &[GateId::C2]),
+        failed(Dtype::E4m3, &[]),
+        failed(Dtype::E4m3, &[]),
+    ];
+    let caught = Caught::new(Some(Fault::DroppedTile), &cases);
+    assert_eq!(caught.survived, [Dtype::E4m3]);
+    assert_eq!(caught.cases_failed, 1);
+    assert!(!caught.is_as_expected());
+}
+
+#[test]
+fn a_fault_without_a_case_is_not_caught() {
+    let caught = Caught::new(Some(Fault::DroppedTile), &[]);
+    assert_eq!(caught.survived, []);
+    assert_eq!(caught.cases_failed, 0);
+    assert!(!caught.is_as_expected());
+}
+
+#[test]
+fn the_correct_model_has_to_pass_every_gate() {
+    let passed = [failed(Dtype::F16, &[]), failed(Dtype::E4m3, &[])];
+    let caught = Caught::new(None, &passed);
+    assert_eq!(caught.survived, [Dtype::F16, Dtype::E4m3]);
+    assert_eq!(caught.cases_failed, 0);
+    assert!(caught.is_as_expected());
+
+    let broken = [failed(Dtype::F16, &[]), failed(Dtype::E4m3, &[GateId::C2])];
+    let caught_by_c2 = Caught::new(None, &broken);
+    assert_eq!(caught_by_c2.survived, [Dtype::F16]);
+    assert_eq!(caught_by_c2.cases_failed, 1);
+    assert!(!caught_by_c2.is_as_expected());
+}
+
+#[test]
+fn c8_judges_the_correct_model_and_faults_of_log_sum_exps() {
+    let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
-    let reference = reference(&inputs, Probability::F16).unwrap();
-    let judged_by_c8 = |fault| {
-        let gates = judge(&inputs, Family::Normal, &reference, fault);
-        gates.iter().any(|result| result.gate == C8)
+    let exact = reference(&inputs, Probability::F16).unwrap();
+    let is_judged_by_c8 = |fault| {
+        let gates = judge(&inputs, Family::Normal, &exact, fault);
+        gates.iter().any(|result| result.gate == GateId::C8)
     };
-    assert!(judged_by_c8(None) && judged_by_c8(Some(Fault::LseUnset)) && !judged_by_c8(fault));
+    assert!(is_judged_by_c8(None));
+    assert!(is_judged_by_c8(Some(Fault::LseUnset)));
+    assert!(!is_judged_by_c8(Some(Fault::DroppedTile)));
 }
 
 #[test]
 fn tier_0_catches_states_that_start_or_end_elsewhere() {
     for fault in [Fault::MaximumFromZero, Fault::NeighbourState] {
         for dtype in Dtype::ALL {
-            let fails = |&crate::tier0::Case {
-                             ref problem,
-                             family,
-                             ..
-                         }: &crate::tier0::Case| {
-                let inputs = Inputs::generate(problem, family, 0);
-                let reference = reference(&inputs, Probability::half(dtype)).unwrap();
-                let output = model_output(&inputs, Some(fault));
-                let evidence = Evidence {
-                    problem,
-                    family: Some(family),
-                    reference: &reference,
-                    output: &output,
-                };
-                numeric_gates(&evidence).1.iter().any(GateResult::is_fail)
-            };
-            let cases = crate::tier0::extremes()
+            let is_caught = crate::tier0::extremes()
                 .into_iter()
-                .filter(|case| case.problem.dtype == dtype);
-            assert!(cases.filter(fails).count() > 0, "{fault} on {dtype}");
+                .filter(|case| case.problem.dtype == dtype)
+                .any(|case| fails_numeric_gates(&case, fault));
+            assert!(is_caught, "{fault} on {dtype}");
         }
     }
 }
 
-/// C4's tolerance follows V: one element off fails it, and a row that is off a little everywhere is left to C3.
+fn fails_numeric_gates(case: &crate::tier0::Case, fault: Fault) -> bool {
+    let inputs = Inputs::generate(&case.problem, case.family, 0);
+    let exact = reference(&inputs, Probability::half(case.problem.dtype)).unwrap();
+    let evidence = Evidence {
+        problem: &case.problem,
+        family: Some(case.family),
+        reference: &exact,
+        output: &model_output(&inputs, Some(fault)),
+    };
+    numeric_gates(&evidence).1.iter().any(GateResult::is_fail)
+}
+
+/// Returns inputs whose values are those of `drawn` times `scale`.
+fn scaled(drawn: &Inputs, scale: f32) -> Inputs {
+    let [q, k, v] = [&drawn.q, &drawn.k, &drawn.v].map(|operand| {
+        let unquantised = operand.unquantised.iter().flatten();
+        let values = unquantised.map(|value| value * scale).collect();
+        Operand::rounded(operand.extents, Dtype::F16, values, None)
+    });
+    Inputs::from_parts(&drawn.problem, q, k, v).unwrap()
+}
+
+/// Returns the numeric gates that fail on inputs that were not drawn.
+fn failed_gates(problem: &Problem, exact: &Reference, output: &[f32]) -> Vec<GateId> {
+    let evidence = Evidence {
+        problem,
+        family: None,
+        reference: exact,
+        output,
+    };
+    let (_, gates) = numeric_gates(&evidence);
+    gates
+        .into_iter()
+        .filter(|gate| gate.verdict == Verdict::Fail)
+        .map(|gate| gate.gate)
+        .collect()
+}
+
+/// C4's tolerance follows V: one element off fails it, and a row that is off a little everywhere is
+/// left to C3.
 #[test]
 fn gates_mean_the_same_at_every_scale() {
-    let problem = Problem::new(
-        Shape {
-            heads_kv: 1,
-            ..Shape::bhsd(1, 2, 40, 64)
-        },
-        Dtype::F16,
-        Mask::Full,
-    )
-    .unwrap();
+    let shape = Shape {
+        heads_kv: 1,
+        ..Shape::bhsd(1, 2, 40, 64)
+    };
+    let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
     let drawn = Inputs::generate(&problem, Family::Normal, 5);
     for scale in [1e-3f32, 1.0, 100.0] {
-        let scaled = |operand: &Operand| {
-            let values = operand
-                .unquantised
-                .iter()
-                .flatten()
-                .map(|value| value * scale)
-                .collect();
-            Operand::rounded(operand.extents, Dtype::F16, values, None)
-        };
-        let [q, k, v] = [&drawn.q, &drawn.k, &drawn.v].map(scaled);
-        let inputs = Inputs::from_parts(&problem, q, k, v).unwrap();
-        let reference = reference(&inputs, Probability::F16).unwrap();
-        let failed = |output: &[f32]| {
-            let evidence = Evidence {
-                problem: &problem,
-                family: None,
-                reference: &reference,
-                output,
-            };
-            let (_, gates) = numeric_gates(&evidence);
-            gates
-                .into_iter()
-                .filter(|gate| gate.verdict == Verdict::Fail)
-                .map(|gate| gate.gate)
-                .collect::<Vec<_>>()
-        };
+        let inputs = scaled(&drawn, scale);
+        let exact = reference(&inputs, Probability::F16).unwrap();
         let correct = model_output(&inputs, None);
-        assert_eq!(failed(&correct), [], "{scale}");
-        let row = failed(&model_output(&inputs, Some(Fault::OneRowOff)));
-        assert!(row.contains(&GateId::C3), "{scale}: {row:?}");
+        assert_eq!(failed_gates(&problem, &exact, &correct), [], "{scale}");
+
+        let one_row_off = model_output(&inputs, Some(Fault::OneRowOff));
+        let by_row = failed_gates(&problem, &exact, &one_row_off);
+        assert!(by_row.contains(&GateId::C3), "{scale}: {by_row:?}");
+
         for element in [70, 64 * 50 + 9] {
-            let mut output = correct.clone();
-            let exact = reference.output[element];
-            output[element] =
-                (exact + 0.03 * reference.value_rms[element / 64] + 0.02 * exact.abs()) as f32;
-            let one = failed(&output);
-            assert!(one.contains(&GateId::C4), "{scale}: {one:?}");
+            let mut one_element_off = correct.clone();
+            let value = exact.output[element];
+            one_element_off[element] =
+                (value + 0.03 * exact.value_rms[element / 64] + 0.02 * value.abs()) as f32;
+            let by_element = failed_gates(&problem, &exact, &one_element_off);
+            assert!(by_element.contains(&GateId::C4), "{scale}: {by_element:?}");
         }
     }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
 }
 
 #[test]
@@ -168,18 +189,15 @@ fn every_fault_changes_the_output_where_it_applies() {
     for dtype in Dtype::ALL {
         let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 3);
-        let bits = |output: Vec<f32>| output.into_iter().map(f32::to_bits).collect::<Vec<_>>();
-        let correct = bits(model_output(&inputs, None));
-        let lse_bits = |fault| -> Vec<u32> {
-            let lse = model_lse(&inputs, fault);
-            lse.into_iter().map(f32::to_bits).collect()
-        };
+        let correct_output = bits(&model_output(&inputs, None));
+        let correct_lse = bits(&model_lse(&inputs, None));
         for fault in Fault::ALL {
-            let changed = match fault.is_of_lse() {
-                true => lse_bits(Some(fault)) != lse_bits(None),
-                false => bits(model_output(&inputs, Some(fault))) != correct,
+            let is_changed = if fault.is_of_lse() {
+                bits(&model_lse(&inputs, Some(fault))) != correct_lse
+            } else {
+                bits(&model_output(&inputs, Some(fault))) != correct_output
             };
-            assert_eq!(changed, fault.applies_to(&problem), "{fault} on {dtype}");
+            assert_eq!(is_changed, fault.applies_to(&problem), "{fault} on {dtype}");
         }
     }
 }
@@ -197,19 +215,18 @@ fn rows_of_the_model_are_those_of_its_whole_output() {
 
 #[test]
 fn the_correct_model_passes_on_every_edge_shape() {
-    let cases: Vec<(Shape, Dtype, Mask)> = crate::problem::edge_shapes()
-        .into_iter()
-        .flat_map(|shape| {
-            Dtype::ALL
-                .into_iter()
-                .flat_map(move |d| Mask::ALL.into_iter().map(move |m| (shape, d, m)))
-        })
-        .collect();
-    cases.into_par_iter().for_each(|(shape, dtype, mask)| {
-        let problem = Problem::new(shape, dtype, mask).unwrap();
+    let mut problems = Vec::new();
+    for shape in crate::problem::edge_shapes() {
+        for dtype in Dtype::ALL {
+            for mask in Mask::ALL {
+                problems.push(Problem::new(shape, dtype, mask).unwrap());
+            }
+        }
+    }
+    problems.into_par_iter().for_each(|problem| {
         let inputs = Inputs::generate(&problem, Family::Normal, 1);
-        let half = Probability::half(dtype);
-        let reference = reference(&inputs, half).unwrap();
+        let half = Probability::half(problem.dtype);
+        let exact = reference(&inputs, half).unwrap();
         for (block_n, probability) in [(32, half), (64, Probability::F32)] {
             let output = Model {
                 block_n,
@@ -219,13 +236,13 @@ fn the_correct_model_passes_on_every_edge_shape() {
             let evidence = Evidence {
                 problem: &problem,
                 family: Some(Family::Normal),
-                reference: &reference,
+                reference: &exact,
                 output: &output,
             };
             let (_, gates) = numeric_gates(&evidence);
             assert!(
                 !gates.iter().any(GateResult::is_fail),
-                "{shape} {dtype} {mask} {block_n}: {gates:?}"
+                "{problem:?} {block_n}: {gates:?}"
             );
         }
     });
@@ -234,38 +251,29 @@ fn the_correct_model_passes_on_every_edge_shape() {
 #[test]
 fn the_correct_model_has_margin_in_every_family() {
     for dtype in Dtype::ALL {
-        for (&family, mask) in Family::for_dtype(dtype)
+        for (family, mask) in Family::for_dtype(dtype)
             .iter()
-            .flat_map(|f| Mask::ALL.map(|mask| (f, mask)))
+            .flat_map(|&family| Mask::ALL.map(|mask| (family, mask)))
         {
             let problem = Problem::new(Shape::bhsd(1, 3, 130, 64), dtype, mask).unwrap();
             let inputs = Inputs::generate(&problem, family, 2);
             let probability = Probability::half(dtype);
-            let reference = reference(&inputs, probability).unwrap();
-            let output = Model {
+            let exact = reference(&inputs, probability).unwrap();
+            let model = Model {
                 block_n: 64,
                 probability,
-            }
-            .output(&inputs, &model::all_rows(&inputs), None);
+            };
             let evidence = Evidence {
                 problem: &problem,
                 family: Some(family),
-                reference: &reference,
-                output: &output,
+                reference: &exact,
+                output: &model.output(&inputs, &model::all_rows(&inputs), None),
             };
             let (errors, _) = numeric_gates(&evidence);
-            assert!(
-                errors.max_abs <= 0.5 * errors.c2_bound(),
-                "{family} {dtype} {mask}: {errors:?}"
-            );
-            assert!(
-                errors.max_row_rel <= 0.5 * errors.c3_bound(),
-                "{family} {dtype} {mask}: {errors:?}"
-            );
-            assert!(
-                errors.allclose <= 0.5,
-                "{family} {dtype} {mask}: {errors:?}"
-            );
+            let case = format!("{family} {dtype} {mask}: {errors:?}");
+            assert!(errors.max_abs <= 0.5 * errors.c2_bound(), "{case}");
+            assert!(errors.max_row_rel <= 0.5 * errors.c3_bound(), "{case}");
+            assert!(errors.allclose <= 0.5, "{case}");
         }
     }
 }

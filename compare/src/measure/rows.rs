@@ -310,7 +310,7 @@ pub fn planted(found: &Caught) -> Row {
     tested(
         HARNESS,
         found.fault.map_or(CORRECT_MODEL, Fault::name),
-        found.as_it_should(),
+        found.is_as_expected(),
         source.clone(),
     )
     .figure(Metric::Cases, found.cases)
