@@ -1,25 +1,36 @@
-//! Which variant gets a problem: the fastest by a model whose coefficients are fitted to measurements on one GPU (`compare
-//! accept`); they serve other GPUs with their own number of multiprocessors.
+//! Chooses the variant for a problem: the fastest by a model. Its coefficients are fitted to
+//! measurements on one GPU (`compare accept`) and serve other GPUs with their own number of
+//! multiprocessors.
 
-use crate::problem::{Dtype, Mask, Problem};
+use crate::problem::{Dtype, Mask, Problem, Shape};
 use crate::resources::KernelFacts;
 use crate::stage::{Kernel, LoadedStage, Prepared, Unsupported};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What a caller needs besides the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wanted {
     pub lse: bool,
     pub batch_invariant: bool,
 }
 
+/// The number of terms of a launch's time.
 pub const TERMS: usize = 9;
 
-/// What a launch's time is a sum of, each times a coefficient: the launch itself; blocks of the busiest multiprocessor; rounds
-/// of resident blocks; millions of multiply-adds of the busiest multiprocessor, and of the longest chain of blocks; millions of
-/// bytes; multiply-adds if all blocks were the mean, and if all were the longest: a kernel that balances its blocks under a
-/// causal mask lies between; thousands of elements of the rows that the blocks have, however many they have room for: Q comes in,
-/// O goes out, and a cluster merges its parts.
+/// Computes the terms of a launch's time, each to be multiplied by a coefficient:
+///
+/// 0. The launch itself.
+/// 1. Blocks of the busiest multiprocessor.
+/// 2. Rounds of resident blocks.
+/// 3. Millions of multiply-adds of the busiest multiprocessor.
+/// 4. Millions of multiply-adds of the longest chain of blocks.
+/// 5. Millions of bytes.
+/// 6. Millions of multiply-adds if all blocks were the mean.
+/// 7. Millions of multiply-adds if all blocks were the longest: a kernel that balances its blocks
+///    under a causal mask lies between.
+/// 8. Thousands of elements of the rows that the blocks have, however many they have room for: Q
+///    comes in, O goes out, and a cluster merges its parts.
 pub fn terms(
     problem: &Problem,
     kernel: &KernelFacts,
@@ -27,7 +38,13 @@ pub fn terms(
     resident: u32,
     multiprocessors: u32,
 ) -> [f64; TERMS] {
-    let shape = &problem.shape;
+    let Shape {
+        seq_q,
+        seq_kv,
+        heads_q,
+        head_dim,
+        ..
+    } = problem.shape;
     // The blocks of a cluster share the keys of as many tiles of rows.
     let parts = kernel.cluster;
     let rows_of_tile = kernel.block_m * parts as usize;
@@ -35,38 +52,39 @@ pub fn terms(
     let tiles = grid[0] / parts;
     let clusters = u64::from(tiles) * u64::from(grid[1]) * u64::from(grid[2]);
     // Pairs fill a GPU; clusters of eight leave multiprocessors of its parts idle: 132 hold 15.
-    let held = (multiprocessors - multiprocessors.min(parts.saturating_sub(2))) / parts;
-    let held = u64::from(held.max(1));
-    let per_multiprocessor = clusters.div_ceil(held) as f64;
-    let rounds = clusters.div_ceil(held * u64::from(resident)) as f64;
-    let longest = shape.seq_kv.div_ceil(keys_of_tile) as f64;
+    let usable = multiprocessors - multiprocessors.min(parts.saturating_sub(2));
+    let clusters_at_once = u64::from((usable / parts).max(1));
+    let per_multiprocessor = clusters.div_ceil(clusters_at_once) as f64;
+    let rounds = clusters.div_ceil(clusters_at_once * u64::from(resident)) as f64;
+    let longest = seq_kv.div_ceil(keys_of_tile) as f64;
     let (mean, share) = match problem.mask {
         Mask::Full => (longest, per_multiprocessor),
         // Long blocks start first and short ones fill the last round.
         Mask::Causal => {
-            let mean = mean_keys(shape.seq_q as f64, shape.seq_kv as f64, f64::from(tiles));
-            let mean = (mean / keys_of_tile as f64).clamp(0.5, longest);
-            (mean, clusters as f64 / held as f64)
+            let keys = mean_keys(seq_q as f64, seq_kv as f64, f64::from(tiles));
+            let mean = (keys / keys_of_tile as f64).clamp(0.5, longest);
+            (mean, clusters as f64 / clusters_at_once as f64)
         }
     };
     // Heads of a group may be rows of one tile.
-    let rows = shape.seq_q * shape.heads_q / grid[1] as usize;
-    let of_tile = (kernel.block_m * keys_of_tile * shape.head_dim) as f64 / 1e6;
-    let of_rows = (rows.min(rows_of_tile) * shape.head_dim) as f64 / 1e3;
+    let rows = seq_q * heads_q / grid[1] as usize;
+    let tile_products = (kernel.block_m * keys_of_tile * head_dim) as f64 / 1e6;
+    let row_elements = (rows.min(rows_of_tile) * head_dim) as f64 / 1e3;
     [
         1.0,
         per_multiprocessor,
         rounds,
-        longest.max(share * mean) * of_tile,
-        longest.max(rounds * mean) * of_tile,
+        longest.max(share * mean) * tile_products,
+        longest.max(rounds * mean) * tile_products,
         problem.min_bytes() as f64 / 1e6,
-        per_multiprocessor * mean * of_tile,
-        per_multiprocessor * longest * of_tile,
-        per_multiprocessor * of_rows,
+        per_multiprocessor * mean * tile_products,
+        per_multiprocessor * longest * tile_products,
+        per_multiprocessor * row_elements,
     ]
 }
 
-/// Of the keys that the last row of each of so many tiles sees under a causal mask.
+/// Computes the mean, over so many tiles of rows, of the keys that a tile's last row sees under a
+/// causal mask.
 fn mean_keys(queries: f64, keys: f64, tiles: f64) -> f64 {
     let (rows, before) = (queries / tiles, keys - queries);
     let blind = ((-before / rows).max(0.0) as u64 as f64).min(tiles - 1.0);
@@ -79,13 +97,13 @@ fn mean_keys(queries: f64, keys: f64, tiles: f64) -> f64 {
 #[serde(deny_unknown_fields)]
 pub struct Model {
     pub gpu: String,
-    /// Times ten: 90.
+    /// The compute capability times ten: 90.
     pub capability: u32,
     pub multiprocessors: u32,
     pub costs: Vec<Cost>,
 }
 
-/// Of the instances of a variant: in f16 and bf16, or in E4M3.
+/// The coefficients of the instances of a variant: in f16 and bf16, or in E4M3.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
@@ -94,13 +112,14 @@ pub struct Cost {
     /// f16 stands for bf16, too.
     pub dtype: Dtype,
     pub head_dim: usize,
-    /// Blocks that a multiprocessor holds.
+    /// The number of blocks that a multiprocessor holds.
     pub resident: u32,
     /// Microseconds per unit of [`terms`].
     pub us: [f64; TERMS],
 }
 
-/// The element type whose coefficients an instance has: bf16 takes 0.985 to 1.022 times as long as f16 on an H200.
+/// Returns the element type whose coefficients an instance has: bf16 takes 0.985 to 1.022 times as
+/// long as f16 on an H200.
 pub fn modelled(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Bf16 => Dtype::F16,
@@ -108,6 +127,7 @@ pub fn modelled(dtype: Dtype) -> Dtype {
     }
 }
 
+/// What a choice depends on of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpu {
     pub name: String,
@@ -128,44 +148,40 @@ struct Candidate {
 #[derive(Clone, Debug)]
 pub struct Chooser {
     multiprocessors: u32,
-    /// By element type and head size.
+    /// The candidates, keyed by element type and head size.
     candidates: BTreeMap<(Dtype, usize), Vec<Candidate>>,
 }
 
-/// What does not depend on the batch is chosen as if it were one sequence of so many heads, and writes log-sum-exps, wanted or not.
+/// The number of heads of the one sequence as which a problem is chosen that must not depend on the
+/// batch. Such a choice writes log-sum-exps, wanted or not.
 const INVARIANT_HEADS: usize = 32;
 
 impl Chooser {
-    /// By the model of the GPU's name, else of the nearest capability, then of the nearest number of multiprocessors. The devices of
-    /// `stages` are set.
+    /// Makes a chooser by the model of the GPU's name, else of the nearest capability, then of the
+    /// nearest number of multiprocessors. The devices of `stages` are set.
     pub fn new(stages: &[LoadedStage], models: &[Model], gpu: &Gpu) -> Self {
-        let distance = |model: &&Model| {
+        let nearest = models.iter().min_by_key(|model| {
             (
                 model.gpu != gpu.name,
                 model.capability.abs_diff(gpu.capability),
                 model.multiprocessors.abs_diff(gpu.multiprocessors),
             )
-        };
-        let nearest = models.iter().min_by_key(distance);
+        });
         let mut candidates: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for cost in nearest.iter().flat_map(|model| &model.costs) {
             // A model may know stages that are not loaded, as in a test that loads a few.
-            for (at, stage) in stages.iter().enumerate() {
-                let is_its =
-                    |name: &str| cost.variant.split_once('/') == Some((stage.info().id, name));
-                for (index, kernel) in stage.kernels.iter().enumerate() {
-                    let is_known = (modelled(kernel.dtype), kernel.head_dim)
-                        == (cost.dtype, cost.head_dim)
-                        && is_its(&kernel.variant);
-                    if is_known && stage.refuse(kernel).is_ok() {
-                        let instances = candidates.entry((kernel.dtype, kernel.head_dim));
-                        instances.or_default().push(Candidate {
-                            stage: at,
-                            kernel: index,
-                            resident: cost.resident,
-                            us: cost.us,
-                        });
+            for (stage_index, stage) in stages.iter().enumerate() {
+                for (kernel_index, kernel) in stage.kernels.iter().enumerate() {
+                    if !cost.covers(stage, kernel) || stage.refuse(kernel).is_err() {
+                        continue;
                     }
+                    let instances = candidates.entry((kernel.dtype, kernel.head_dim));
+                    instances.or_default().push(Candidate {
+                        stage: stage_index,
+                        kernel: kernel_index,
+                        resident: cost.resident,
+                        us: cost.us,
+                    });
                 }
             }
         }
@@ -175,8 +191,12 @@ impl Chooser {
         }
     }
 
-    /// The variant that supports `problem`, with log-sum-exps if wanted: the fastest by the model, else the last stage's first.
-    /// Errors: why the earliest stage, which runs on most devices, refuses it.
+    /// Chooses the variant that supports `problem`, with log-sum-exps if wanted: the fastest by the
+    /// model, else the last stage's first.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the earliest stage, which runs on most devices, refuses it.
     pub fn choose<'a>(
         &self,
         stages: &'a [LoadedStage],
@@ -184,64 +204,99 @@ impl Chooser {
         wanted: Wanted,
     ) -> Result<(&'a LoadedStage, Prepared<'a>), Unsupported> {
         let writes_lse = wanted.lse || wanted.batch_invariant;
-        let mut chosen_by = *problem;
-        if wanted.batch_invariant {
-            chosen_by.shape.batch = 1;
-            chosen_by.shape.heads_q = INVARIANT_HEADS;
-            chosen_by.shape.heads_kv = INVARIANT_HEADS;
+        if let Some((stage, kernel)) = self.fastest(stages, problem, wanted) {
+            let prepared = stage.launch(kernel, problem)?;
+            return Ok((stage, with_lse_if(writes_lse, prepared)?));
         }
-        let mut best: Option<(f64, &LoadedStage, &Kernel)> = None;
-        let instances = self
-            .candidates
-            .get(&(problem.dtype, problem.shape.head_dim));
-        for candidate in instances.into_iter().flatten() {
-            let stage = &stages[candidate.stage];
-            let kernel = &stage.kernels[candidate.kernel];
-            if writes_lse && !kernel.lse || stage.attention.accepts(kernel, problem).is_err() {
-                continue;
-            }
-            let grid = stage.attention.grid(kernel, &chosen_by);
-            let terms = terms(
-                &chosen_by,
-                kernel,
-                grid,
-                candidate.resident,
-                self.multiprocessors,
-            );
-            let us = terms
-                .iter()
-                .zip(&candidate.us)
-                .map(|(term, us)| term * us)
-                .sum();
-            if best.is_none_or(|(least, ..)| us < least) {
-                best = Some((us, stage, kernel));
-            }
-        }
-        let lse = |prepared: Prepared<'a>| match writes_lse {
-            true => prepared.with_lse(),
-            false => Ok(prepared),
-        };
-        if let Some((_, stage, kernel)) = best {
-            return Ok((stage, lse(stage.launch(kernel, problem)?)?));
-        }
-        let mut refused = None;
+        let mut refusal = None;
         for stage in stages.iter().rev() {
             let names = std::iter::once(stage.default_variant()).chain(stage.variants());
             for variant in names {
-                match stage.prepare(variant, problem).and_then(lse) {
+                let prepared = stage
+                    .prepare(variant, problem)
+                    .and_then(|prepared| with_lse_if(writes_lse, prepared));
+                match prepared {
                     Ok(prepared) => return Ok((stage, prepared)),
-                    Err(reason) => refused = Some(reason),
+                    Err(reason) => refusal = Some(reason),
                 }
             }
         }
-        Err(refused.expect("every stage has a default variant"))
+        Err(refusal.expect("every stage has a default variant"))
+    }
+
+    /// Returns the candidate that takes the least time by the model, if one supports the problem.
+    fn fastest<'a>(
+        &self,
+        stages: &'a [LoadedStage],
+        problem: &Problem,
+        wanted: Wanted,
+    ) -> Option<(&'a LoadedStage, &'a Kernel)> {
+        let mut modelled_problem = *problem;
+        if wanted.batch_invariant {
+            modelled_problem.shape.batch = 1;
+            modelled_problem.shape.heads_q = INVARIANT_HEADS;
+            modelled_problem.shape.heads_kv = INVARIANT_HEADS;
+        }
+        let needs_lse = wanted.lse || wanted.batch_invariant;
+        let mut fastest = None;
+        let mut least_us = f64::INFINITY;
+        let instances = self
+            .candidates
+            .get(&(problem.dtype, problem.shape.head_dim))?;
+        for candidate in instances {
+            let stage = &stages[candidate.stage];
+            let kernel = &stage.kernels[candidate.kernel];
+            if needs_lse && !kernel.lse || stage.attention.accepts(kernel, problem).is_err() {
+                continue;
+            }
+            let grid = stage.attention.grid(kernel, &modelled_problem);
+            let us = self.time_us(candidate, kernel, &modelled_problem, grid);
+            if fastest.is_none() || us < least_us {
+                fastest = Some((stage, kernel));
+                least_us = us;
+            }
+        }
+        fastest
+    }
+
+    fn time_us(
+        &self,
+        candidate: &Candidate,
+        kernel: &Kernel,
+        problem: &Problem,
+        grid: [u32; 3],
+    ) -> f64 {
+        let launch_terms = terms(
+            problem,
+            kernel,
+            grid,
+            candidate.resident,
+            self.multiprocessors,
+        );
+        let costs = launch_terms.iter().zip(&candidate.us);
+        costs.map(|(term, us)| term * us).sum()
+    }
+}
+
+impl Cost {
+    /// Returns whether these are the coefficients of an instance.
+    fn covers(&self, stage: &LoadedStage, kernel: &Kernel) -> bool {
+        self.variant.split_once('/') == Some((stage.info().id, &*kernel.variant))
+            && (self.dtype, self.head_dim) == (modelled(kernel.dtype), kernel.head_dim)
+    }
+}
+
+fn with_lse_if(is_wanted: bool, prepared: Prepared<'_>) -> Result<Prepared<'_>, Unsupported> {
+    if is_wanted {
+        prepared.with_lse()
+    } else {
+        Ok(prepared)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Shape;
     use crate::reference::Probability;
 
     fn kernel(block_m: usize, block_n: usize, cluster: u32) -> KernelFacts {
@@ -262,83 +317,121 @@ mod tests {
         }
     }
 
-    /// In tiles of 64 rows and 128 keys, of 8,192 multiply-adds times head_dim.
-    fn of(shape: Shape, mask: Mask, grid: [u32; 3], cluster: u32, resident: u32) -> [f64; TERMS] {
+    /// Computes the terms in tiles of 64 rows and 128 keys, of 8,192 multiply-adds times head_dim.
+    fn terms_in_tiles(
+        shape: Shape,
+        mask: Mask,
+        grid: [u32; 3],
+        cluster: u32,
+        resident: u32,
+    ) -> [f64; TERMS] {
         let problem = Problem::new(shape, Dtype::F16, mask).unwrap();
-        let kernel = kernel(64 / cluster as usize, 128, cluster);
-        let mut terms = terms(&problem, &kernel, grid, resident, 132);
-        for at in [3, 4, 6, 7] {
-            terms[at] = (terms[at] * 1e12 / 8192.0 / 64.0).round() / 1e6;
+        let facts = kernel(64 / cluster as usize, 128, cluster);
+        let mut in_tiles = terms(&problem, &facts, grid, resident, 132);
+        for index in [3, 4, 6, 7] {
+            in_tiles[index] = (in_tiles[index] * 1e12 / 8192.0 / 64.0).round() / 1e6;
         }
-        terms
+        in_tiles
     }
+
+    const MISSION: Shape = Shape::bhsd(1, 8, 512, 64);
+    const LONG: Shape = Shape::bhsd(1, 8, 2048, 64);
 
     #[test]
     fn a_launch_is_rounds_of_blocks_and_each_a_chain_of_tiles() {
-        let mission = Shape::bhsd(1, 8, 512, 64);
-        assert_eq!(
-            of(mission, Mask::Full, [8, 8, 1], 1, 1)[..5],
-            [1.0, 1.0, 1.0, 4.0, 4.0]
-        );
-        // 512 blocks, of which an SM gets four and holds three.
+        let mission = terms_in_tiles(MISSION, Mask::Full, [8, 8, 1], 1, 1);
+        assert_eq!(mission[..5], [1.0, 1.0, 1.0, 4.0, 4.0]);
+        assert_eq!(mission[5], 4.0 * 8.0 * 512.0 * 128.0 / 1e6);
+    }
+
+    #[test]
+    fn a_multiprocessor_that_gets_four_blocks_and_holds_three_runs_two_rounds() {
         let stretch = Shape::bhsd(4, 16, 512, 64);
-        assert_eq!(
-            of(stretch, Mask::Full, [8, 16, 4], 1, 3)[..5],
-            [1.0, 4.0, 2.0, 16.0, 8.0]
-        );
-        assert_eq!(
-            of(mission, Mask::Full, [16, 8, 1], 2, 1)[..5],
-            [1.0, 1.0, 1.0, 2.0, 2.0]
-        );
+        let blocks_512 = terms_in_tiles(stretch, Mask::Full, [8, 16, 4], 1, 3);
+        assert_eq!(blocks_512[..5], [1.0, 4.0, 2.0, 16.0, 8.0]);
+    }
+
+    #[test]
+    fn the_blocks_of_a_pair_share_the_keys_of_two_tiles() {
+        let mission = terms_in_tiles(MISSION, Mask::Full, [16, 8, 1], 2, 1);
+        assert_eq!(mission[..5], [1.0, 1.0, 1.0, 2.0, 2.0]);
         // 66 pairs fill 132 multiprocessors, and of three tiles of keys one of them has two.
         let pairs = Shape {
             seq_kv: 384,
             ..Shape::bhsd(1, 66, 64, 64)
         };
-        assert_eq!(
-            of(pairs, Mask::Full, [2, 66, 1], 2, 1)[..5],
-            [1.0, 1.0, 1.0, 2.0, 2.0]
-        );
-        // Of a causal mask the longest block, or the mean of many: (1 + .. + 32) / 32 * 64 keys.
-        let long = Shape::bhsd(1, 8, 2048, 64);
-        let causal = of(long, Mask::Causal, [32, 8, 1], 1, 1);
-        assert_eq!(causal[3..5], [256.0 / 132.0 * 8.25, 2.0 * 8.25]);
-        assert_eq!(of(mission, Mask::Causal, [8, 8, 1], 1, 1)[3..5], [4.0, 4.0]);
-        // All of an SM's blocks, were each the mean or the longest.
-        assert_eq!(of(long, Mask::Causal, [32, 8, 1], 1, 3)[6..8], [16.5, 32.0]);
-        assert_eq!(of(long, Mask::Causal, [64, 8, 1], 2, 1)[6..8], [16.5, 32.0]);
-        // A block takes half of a tile's time, though hardly any row sees a key.
+        let filled = terms_in_tiles(pairs, Mask::Full, [2, 66, 1], 2, 1);
+        assert_eq!(filled[..5], [1.0, 1.0, 1.0, 2.0, 2.0]);
+    }
+
+    #[test]
+    fn under_a_causal_mask_the_longest_block_counts_or_the_mean_of_many() {
+        // The mean: (1 + .. + 32) / 32 * 64 keys.
+        let long = terms_in_tiles(LONG, Mask::Causal, [32, 8, 1], 1, 1);
+        assert_eq!(long[3..5], [256.0 / 132.0 * 8.25, 2.0 * 8.25]);
+        let mission = terms_in_tiles(MISSION, Mask::Causal, [8, 8, 1], 1, 1);
+        assert_eq!(mission[3..5], [4.0, 4.0]);
+    }
+
+    #[test]
+    fn all_blocks_of_a_multiprocessor_count_as_the_mean_and_as_the_longest() {
+        let resident_3 = terms_in_tiles(LONG, Mask::Causal, [32, 8, 1], 1, 3);
+        assert_eq!(resident_3[6..8], [16.5, 32.0]);
+        let pairs = terms_in_tiles(LONG, Mask::Causal, [64, 8, 1], 2, 1);
+        assert_eq!(pairs[6..8], [16.5, 32.0]);
+    }
+
+    #[test]
+    fn a_block_takes_half_of_a_tiles_time_though_hardly_any_row_sees_a_key() {
         let blind = Shape {
             seq_kv: 64,
             ..Shape::bhsd(1, 8, 1024, 64)
         };
-        assert_eq!(of(blind, Mask::Causal, [16, 8, 1], 1, 1)[6..8], [0.5, 1.0]);
+        let terms = terms_in_tiles(blind, Mask::Causal, [16, 8, 1], 1, 1);
+        assert_eq!(terms[6..8], [0.5, 1.0]);
+    }
+
+    /// Computes blocks, rounds and elements of rows in clusters of eight with tiles of 64 rows.
+    fn terms_in_clusters_of_eight(queries: usize, heads_q: usize, grid: [u32; 3]) -> [f64; 3] {
+        let shape = Shape {
+            heads_q,
+            heads_kv: grid[1] as usize,
+            seq_q: queries,
+            batch: grid[2] as usize,
+            ..Shape::bhsd(1, 1, 512, 64)
+        };
+        let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        let all = terms(&problem, &kernel(8, 64, 8), grid, 1, 132);
+        [all[1], all[2], all[8]]
+    }
+
+    fn elements(rows: f64) -> f64 {
+        rows * 64.0 / 1e3
+    }
+
+    #[test]
+    fn clusters_of_eight_do_not_fill_a_gpu() {
         assert_eq!(
-            of(mission, Mask::Full, [8, 8, 1], 1, 1)[5],
-            4.0 * 8.0 * 512.0 * 128.0 / 1e6
+            terms_in_clusters_of_eight(10, 1, [8, 1, 15]),
+            [1.0, 1.0, elements(10.0)]
+        );
+        assert_eq!(
+            terms_in_clusters_of_eight(10, 1, [8, 1, 16]),
+            [2.0, 2.0, 2.0 * elements(10.0)]
         );
     }
 
     #[test]
-    fn clusters_of_eight_do_not_fill_a_gpu_and_rows_are_those_that_a_tile_has() {
-        let of = |queries, heads_q, grid: [u32; 3]| {
-            let shape = Shape {
-                heads_q,
-                heads_kv: grid[1] as usize,
-                seq_q: queries,
-                batch: grid[2] as usize,
-                ..Shape::bhsd(1, 1, 512, 64)
-            };
-            let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
-            let terms = terms(&problem, &kernel(8, 64, 8), grid, 1, 132);
-            [terms[1], terms[2], terms[8]]
-        };
-        let elements = |rows: f64| rows * 64.0 / 1e3;
-        assert_eq!(of(10, 1, [8, 1, 15]), [1.0, 1.0, elements(10.0)]);
-        assert_eq!(of(10, 1, [8, 1, 16]), [2.0, 2.0, 2.0 * elements(10.0)]);
+    fn rows_are_those_that_a_tile_has() {
         // Four heads of a group in one tile, and more rows than one tile has room for.
-        assert_eq!(of(10, 8, [8, 2, 1]), [1.0, 1.0, elements(40.0)]);
-        assert_eq!(of(20, 8, [16, 2, 1]), [1.0, 1.0, elements(64.0)]);
+        assert_eq!(
+            terms_in_clusters_of_eight(10, 8, [8, 2, 1]),
+            [1.0, 1.0, elements(40.0)]
+        );
+        assert_eq!(
+            terms_in_clusters_of_eight(20, 8, [16, 2, 1]),
+            [1.0, 1.0, elements(64.0)]
+        );
     }
 
     #[test]
@@ -365,10 +458,14 @@ mod tests {
             (64, 1, 64),
         ] {
             let tiles = queries / rows;
-            let seen = |tile: usize| ((tile + 1) * rows + keys).saturating_sub(queries).min(keys);
-            let counted = (0..tiles).map(seen).sum::<usize>() as f64 / tiles as f64;
-            let [queries, keys, tiles] = [queries, keys, tiles].map(|of| of as f64);
-            assert_eq!(mean_keys(queries, keys, tiles), counted, "{queries} {keys}");
+            let counted: usize = (1..=tiles)
+                .map(|tile| (tile * rows + keys).saturating_sub(queries).min(keys))
+                .sum();
+            assert_eq!(
+                mean_keys(queries as f64, keys as f64, tiles as f64),
+                counted as f64 / tiles as f64,
+                "{queries} {keys}"
+            );
         }
     }
 }

@@ -11,9 +11,10 @@ use std::ffi::c_void;
 
 pub use emulator::trace::Selection;
 
-/// As device allocations have (cudaMalloc: 256).
+/// The alignment of allocations, which those of a device have too (cudaMalloc: 256).
 const ALIGNMENT: usize = 128;
 
+/// A copy of bytes at an aligned address.
 struct AlignedBytes {
     storage: Vec<u8>,
     start: usize,
@@ -39,11 +40,20 @@ impl AlignedBytes {
     fn to_vec(&self) -> Vec<u8> {
         self.storage[self.start..self.start + self.len].to_vec()
     }
+
+    /// Describes these bytes, laid out as `image`, for the traced build.
+    fn allocation(&self, name: &str, image: &Image, access: Access) -> Allocation {
+        let layout = image.clone();
+        let start = self.storage[self.start..].as_ptr();
+        Allocation::with_elements(name, start, self.len, access, image.element_ranges())
+            .described_by(move |offset| layout.describe(offset))
+    }
 }
 
+/// The buffers of one launch, and the parameters that point to them.
 struct Buffers {
     images: [AlignedBytes; 3],
-    /// Aligned, as sectors are counted.
+    /// The scales, aligned because sectors are counted.
     scales: [AlignedBytes; 3],
     output: AlignedBytes,
     lse: Option<AlignedBytes>,
@@ -52,40 +62,29 @@ struct Buffers {
 
 impl Buffers {
     fn new(staged: &Staged, boxes: Option<BoxRows>, with_lse: bool) -> Result<Self, Fault> {
-        let mut images = staged
-            .inputs
-            .each_ref()
-            .map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
+        let operands = staged.inputs.each_ref();
+        let mut images = operands.map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
+        let mut scales = operands.map(|operand| AlignedBytes::copy_of(&ne_bytes(&operand.scales)));
         let mut output = AlignedBytes::copy_of(&staged.output.bytes);
-        let mut lse = with_lse.then(|| AlignedBytes::copy_of(&staged.lse.bytes));
-        let bytes_of = |scales: &[f32]| {
-            scales
-                .iter()
-                .flat_map(|scale| scale.to_ne_bytes())
-                .collect::<Vec<u8>>()
-        };
-        let mut scales = staged
-            .inputs
-            .each_ref()
-            .map(|operand| AlignedBytes::copy_of(&bytes_of(&operand.scales)));
-        let addresses = scales.each_mut().map(|scales| match scales.len {
+        let mut log_sum_exps = with_lse.then(|| AlignedBytes::copy_of(&staged.lse.bytes));
+        let scale_addresses = scales.each_mut().map(|bytes| match bytes.len {
             0 => std::ptr::null(),
-            _ => scales.address().cast_const().cast(),
+            _ => bytes.address().cast_const().cast(),
         });
         let params = staged.params(
             images.each_mut().map(AlignedBytes::address),
-            addresses,
+            scale_addresses,
             output.address(),
-            lse.as_mut()
+            log_sum_exps
+                .as_mut()
                 .map_or(std::ptr::null_mut(), AlignedBytes::address),
         );
-        let launch = maps::launch(&staged.problem, params, boxes, encode)?;
         Ok(Self {
             images,
             scales,
             output,
-            lse,
-            launch,
+            lse: log_sum_exps,
+            launch: maps::launch(&staged.problem, params, boxes, encode)?,
         })
     }
 
@@ -95,11 +94,14 @@ impl Buffers {
         prepared: &Prepared<'_>,
         schedule: Schedule,
     ) -> Result<Launch, Fault> {
-        let entry = entry.ok_or_else(|| Fault::BadLaunch {
-            reason: "the stage was built without its feature `emulated`; name it with -p".into(),
-        })?;
+        let Some(entry_point) = entry else {
+            return Err(Fault::BadLaunch {
+                reason: "the stage was built without its feature `emulated`; name it with -p"
+                    .into(),
+            });
+        };
         Ok(Launch {
-            entry,
+            entry: entry_point,
             params: (&raw const self.launch).cast(),
             grid: prepared.grid,
             block: [prepared.kernel.threads, 1, 1],
@@ -118,30 +120,27 @@ impl Buffers {
         }
     }
 
+    /// Returns every buffer that a kernel may reach, for the traced build.
     fn memory(&self, staged: &Staged) -> Memory {
-        let image = |name: &str, bytes: &AlignedBytes, image: &Image, access| {
-            let words = image.clone();
-            let start = bytes.storage[bytes.start..].as_ptr();
-            Allocation::with_elements(name, start, bytes.len, access, image.element_ranges())
-                .described_by(move |offset| words.describe(offset))
-        };
         let mut table = Vec::new();
-        for ((operand, bytes), scales) in staged.inputs.iter().zip(&self.images).zip(&self.scales) {
-            table.push(image(operand.name, bytes, &operand.image, Access::Input));
-            let (name, start) = (
-                format!("the scales of {}", operand.name),
+        for (i, operand) in staged.inputs.iter().enumerate() {
+            let image = &operand.image;
+            let scales = &self.scales[i];
+            table.push(self.images[i].allocation(operand.name, image, Access::Input));
+            table.push(Allocation::whole(
+                &format!("the scales of {}", operand.name),
                 scales.storage[scales.start..].as_ptr(),
-            );
-            table.push(Allocation::whole(&name, start, scales.len, Access::Input));
+                scales.len,
+                Access::Input,
+            ));
         }
-        table.push(image("o", &self.output, &staged.output, Access::Output));
+        table.push(self.output.allocation("o", &staged.output, Access::Output));
         if let Some(lse) = &self.lse {
-            table.push(image("lse", lse, &staged.lse, Access::Output));
+            table.push(lse.allocation("lse", &staged.lse, Access::Output));
         }
-        let launch = &raw const self.launch;
         table.push(Allocation::whole(
             "the parameters",
-            launch,
+            &raw const self.launch,
             size_of::<AttentionLaunch>(),
             Access::Constant,
         ));
@@ -149,8 +148,15 @@ impl Buffers {
     }
 }
 
+fn ne_bytes(values: &[f32]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_ne_bytes())
+        .collect()
+}
+
 fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
-    let map = emulator::TensorMap {
+    let emulated = emulator::TensorMap {
         base: map.base,
         extents: map.extents,
         strides: map.strides,
@@ -159,12 +165,12 @@ fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
         swizzle: map.swizzle,
         element_bytes: map.element_bytes,
     };
-    map.encode().map_err(|error| Fault::BadLaunch {
+    emulated.encode().map_err(|error| Fault::BadLaunch {
         reason: error.to_string(),
     })
 }
 
-/// The plain build, without the synchronisation at `suppress`.
+/// Runs the plain build, without the synchronisation at `suppress`.
 pub fn execute(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -173,14 +179,16 @@ pub fn execute(
 ) -> Result<Execution, Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule)?;
-    // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which outlives the call, as do the
-    // buffers that it points to; each holds every address that extents and strides of `staged` allow, and is on the boundary
-    // that kernels rely on. Without a barrier a kernel computes something else, but at the same addresses.
+    // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which
+    // outlives the call, as do the buffers that it points to; each holds every address that extents
+    // and strides of `staged` allow, and is on the boundary that kernels rely on. Without a barrier a
+    // kernel computes something else, but at the same addresses.
     unsafe { emulator::launch(&launch, suppress) }?;
     Ok(buffers.execution())
 }
 
-/// The most address space that [`execute_far_apart`] reserves for a case of tier 0 or a named problem of claims.
+/// The most address space that [`execute_far_apart`] reserves for a case of tier 0 or a named problem
+/// of claims.
 pub const FAR_APART_BYTES: usize = 7 << 38;
 
 /// Address space that takes memory only where it is touched.
@@ -190,12 +198,10 @@ struct Sparse {
 }
 
 impl Sparse {
-    /// `bytes` bytes with the elements of `from`, laid out as in `to`.
+    /// Reserves `bytes` bytes and copies the elements of `from` there, laid out as in `to`.
     fn holding(from: &Image, to: &Image, bytes: usize) -> Result<Self, Fault> {
-        let (access, kind) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE,
-        );
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE;
         // SAFETY: a new mapping, which aliases nothing.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
@@ -228,18 +234,18 @@ impl Sparse {
         Ok(this)
     }
 
-    /// The bytes of `near`, with the elements that lie here as in `far`.
+    /// Returns the bytes of `near`, with the elements that lie here as in `far`.
     fn gathered(&self, near: &Image, far: &Image) -> Vec<u8> {
-        let mut bytes = near.bytes.clone();
+        let mut gathered = near.bytes.clone();
         for (to, from) in near.element_ranges().zip(far.element_ranges()) {
             // SAFETY: as in `holding`; the launch is over.
             unsafe {
-                bytes[to.clone()]
+                gathered[to.clone()]
                     .as_mut_ptr()
                     .copy_from_nonoverlapping(self.start.add(from.start), to.len())
             };
         }
-        bytes
+        gathered
     }
 }
 
@@ -250,30 +256,26 @@ impl Drop for Sparse {
     }
 }
 
-/// On rows so far apart that their offsets take more than 32 bits ([`Image::far_apart`]). The output lies as `staged` has it.
+/// Runs the plain build on rows so far apart that their offsets take more than 32 bits
+/// ([`Image::far_apart`]). The output lies as `staged` has it.
 pub fn execute_far_apart(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedule: Schedule,
 ) -> Result<Execution, Fault> {
     let mut far = staged.clone();
-    let hold = |image: &mut Image| {
-        let (apart, bytes) = image.far_apart();
-        Sparse::holding(&std::mem::replace(image, apart), image, bytes)
-    };
     let [q, k, v] = &mut far.inputs;
     let inputs = [
-        hold(&mut q.image)?,
-        hold(&mut k.image)?,
-        hold(&mut v.image)?,
+        move_far_apart(&mut q.image)?,
+        move_far_apart(&mut k.image)?,
+        move_far_apart(&mut v.image)?,
     ];
-    let output = hold(&mut far.output)?;
+    let output = move_far_apart(&mut far.output)?;
     let mut buffers = Buffers::new(staged, None, false)?;
     let near = &buffers.launch.params;
-    let scales = [near.q.scales, near.k.scales, near.v.scales];
     let params = far.params(
         inputs.each_ref().map(|memory| memory.start.cast()),
-        scales,
+        [near.q.scales, near.k.scales, near.v.scales],
         output.start.cast(),
         std::ptr::null_mut(),
     );
@@ -281,16 +283,24 @@ pub fn execute_far_apart(
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule)?;
     // SAFETY: as in `execute`; the mappings outlive the call, too.
     unsafe { emulator::launch(&launch, None) }?;
-    let gathered = |i: usize| inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image);
-    let output = output.gathered(&staged.output, &far.output);
     Ok(Execution {
-        inputs: [gathered(0), gathered(1), gathered(2)],
-        output,
+        inputs: std::array::from_fn(|i| {
+            inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image)
+        }),
+        output: output.gathered(&staged.output, &far.output),
         lse: None,
     })
 }
 
-/// The traced build of `prepared` on `staged`. What stops a block is among the hazards.
+/// Moves the elements of `image` to address space of their own, far apart, and leaves its layout there
+/// in `image`.
+fn move_far_apart(image: &mut Image) -> Result<Sparse, Fault> {
+    let (apart, bytes) = image.far_apart();
+    let near = std::mem::replace(image, apart);
+    Sparse::holding(&near, image, bytes)
+}
+
+/// Runs the traced build of `prepared` on `staged`. What stops a block is among the hazards.
 pub fn trace(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -300,7 +310,7 @@ pub fn trace(
     Ok(execute_traced(prepared, staged, schedule, selection)?.0)
 }
 
-/// As [`trace`], with what the blocks left.
+/// Runs the traced build like [`trace`], and returns what the blocks left, too.
 pub fn execute_traced(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -322,32 +332,33 @@ mod tests {
     use crate::tier0;
 
     #[test]
-    fn address_space_that_the_system_does_not_give_is_no_memory() {
+    fn address_space_that_the_system_refuses_is_no_memory() {
         let image = Image::poisoned_output([1, 1, 1, 64], crate::image::Layout::Packed);
         let (apart, _) = image.far_apart();
         let fault = Sparse::holding(&image, &apart, usize::MAX >> 1).err();
         assert!(matches!(fault, Some(Fault::NoMemory { .. })), "{fault:?}");
     }
 
-    #[test]
-    fn no_case_reserves_more_than_is_said() {
+    /// Returns the address space that a problem's tensors take far apart.
+    fn reserved(problem: &Problem) -> usize {
         let of_tensor = |extents| {
             let layout = crate::image::Layout::Packed;
             Image::poisoned_output(extents, layout).far_apart().1
         };
-        let reserved = |problem: &Problem| {
-            let (q, kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
-            2 * of_tensor(q) + 2 * of_tensor(kv)
-        };
-        let named = of_kind(Kind::Small).map(|named| named.shape);
-        let named =
-            named.map(|shape| Problem::new(shape, Dtype::F16, crate::problem::Mask::Full).unwrap());
-        let cases = tier0::cases().into_iter().map(|case| case.problem);
-        let most = cases.chain(named).map(|problem| reserved(&problem)).max();
-        let most = most.unwrap();
-        assert!(
-            most <= FAR_APART_BYTES && most > FAR_APART_BYTES / 2,
-            "{most}"
-        );
+        2 * of_tensor(problem.shape.q_extents()) + 2 * of_tensor(problem.shape.kv_extents())
+    }
+
+    #[test]
+    fn no_case_reserves_more_than_the_limit() {
+        let mut most = 0;
+        for case in tier0::cases() {
+            most = most.max(reserved(&case.problem));
+        }
+        for named in of_kind(Kind::Small) {
+            let problem = Problem::new(named.shape, Dtype::F16, crate::problem::Mask::Full);
+            most = most.max(reserved(&problem.unwrap()));
+        }
+        assert!(most <= FAR_APART_BYTES, "{most}");
+        assert!(most > FAR_APART_BYTES / 2, "{most}");
     }
 }

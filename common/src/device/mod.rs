@@ -13,6 +13,7 @@ use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 
+/// Where a kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackendKind {
@@ -20,6 +21,7 @@ pub enum BackendKind {
     Cuda,
 }
 
+/// The tensors of a launch as bytes in memory.
 #[derive(Clone, Debug)]
 pub struct Staged {
     pub problem: Problem,
@@ -30,6 +32,7 @@ pub struct Staged {
     pub lse: Image,
 }
 
+/// An operand as bytes in memory.
 #[derive(Clone, Debug)]
 pub struct StagedOperand {
     /// `q`, `k` or `v`.
@@ -42,57 +45,56 @@ pub struct StagedOperand {
 
 impl Staged {
     pub fn new(inputs: &Inputs, layout: Layout) -> Self {
-        let image = |tensor, operand: &Operand| Image::of_operand(operand, tensor, layout);
         let output = Image::poisoned_output(inputs.problem.shape.q_extents(), layout);
-        Self::of_images(inputs, image, output)
+        Self::with_images(inputs, output, |tensor, operand| {
+            Image::of_operand(operand, tensor, layout)
+        })
     }
 
-    /// Of Q, K, V and the output.
+    /// Stages the inputs with the placements of Q, K, V and the output.
     pub fn placed(inputs: &Inputs, placements: &[Placement; 4]) -> Self {
         let &[q, k, v, o] = placements;
-        let image = |tensor, operand: &Operand| {
+        let output = Image::placed_output(inputs.problem.shape.q_extents(), o);
+        Self::with_images(inputs, output, |tensor, operand| {
             let placement = match tensor {
                 Tensor::Q => q,
                 Tensor::K => k,
                 Tensor::V => v,
             };
             Image::placed_operand(operand, placement)
-        };
-        let output = Image::placed_output(inputs.problem.shape.q_extents(), o);
-        Self::of_images(inputs, image, output)
+        })
     }
 
-    fn of_images(
+    fn with_images(
         inputs: &Inputs,
-        image: impl Fn(Tensor, &Operand) -> Image,
         output: Image,
+        image: impl Fn(Tensor, &Operand) -> Image,
     ) -> Self {
-        let operand = |tensor: Tensor, operand: &Operand| StagedOperand {
+        let stage = |tensor: Tensor, operand: &Operand| StagedOperand {
             name: tensor.name(),
             image: image(tensor, operand),
             scales: operand.scales.clone(),
         };
+        let [batch, heads, rows, _] = inputs.problem.shape.q_extents();
         Self {
             problem: inputs.problem,
             inputs: [
-                operand(Tensor::Q, &inputs.q),
-                operand(Tensor::K, &inputs.k),
-                operand(Tensor::V, &inputs.v),
+                stage(Tensor::Q, &inputs.q),
+                stage(Tensor::K, &inputs.k),
+                stage(Tensor::V, &inputs.v),
             ],
             output,
-            lse: {
-                let [batch, heads, rows, _] = inputs.problem.shape.q_extents();
-                Image::poisoned_lse([batch, heads, rows])
-            },
+            lse: Image::poisoned_lse([batch, heads, rows]),
         }
     }
 
-    /// The output's values in its bytes after a launch, dense.
+    /// Returns the output's values, dense, from its bytes after a launch.
     pub fn values(&self, after: &[u8]) -> Vec<f32> {
         self.output.elements(after, self.problem.dtype.output())
     }
 
-    /// Addresses of the byte images, scales and log-sum-exps, null where there are none.
+    /// Makes a kernel's parameters from the addresses of the byte images, scales and log-sum-exps;
+    /// null where there are none.
     pub fn params(
         &self,
         images: [*mut c_void; 3],
@@ -108,6 +110,11 @@ impl Staged {
             row_stride: image.strides[2],
         };
         let [q, k, v] = &self.inputs;
+        let lse_data = if lse.is_null() {
+            std::ptr::null_mut()
+        } else {
+            lse.cast::<u8>().wrapping_add(self.lse.offset).cast()
+        };
         maps::params(
             &self.problem,
             [
@@ -116,14 +123,12 @@ impl Staged {
                 tensor(&v.image, images[2], scales[2]),
                 tensor(&self.output, output, std::ptr::null()),
             ],
-            match lse.is_null() {
-                true => std::ptr::null_mut(),
-                false => lse.cast::<u8>().wrapping_add(self.lse.offset).cast(),
-            },
+            lse_data,
         )
     }
 }
 
+/// The bytes of all tensors after a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
     pub inputs: [Vec<u8>; 3],

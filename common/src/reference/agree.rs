@@ -64,8 +64,7 @@ impl Pair {
     /// NaN is close to nothing. The log-sum-exp of a row without a key is infinite, and nothing but
     /// the same infinity is close to it.
     fn is_close(&self) -> bool {
-        self.gpu == self.host
-            || self.host.is_finite() && (self.gpu - self.host).abs() <= self.bound
+        self.gpu == self.host || self.host.is_finite() && (self.gpu - self.host).abs() <= self.bound
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is timed: one kernel over rotating sets of buffers.
+//! Arms, the things that are timed: one kernel over rotating sets of buffers.
 
 use super::{Argument, BoundKernel, CudaDevice, CudaError, DeviceInputs, Helpers, LaunchName};
 use crate::device::{Execution, Staged};
@@ -25,16 +25,15 @@ pub struct InputPool {
 
 impl fmt::Debug for InputPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let contents = self.contents.len();
         f.debug_struct("InputPool")
             .field("rotation", &self.rotation)
-            .field("contents", &contents)
+            .field("contents", &self.contents.len())
             .finish_non_exhaustive()
     }
 }
 
 impl InputPool {
-    /// What a pool of `contents` is before any of it is uploaded.
+    /// Makes a pool of `contents` before any of it is uploaded.
     pub fn on_host(
         mut contents: Vec<Staged>,
         is_cold: bool,
@@ -52,9 +51,10 @@ impl InputPool {
             });
         };
         let (input_bytes, all) = (first.problem.input_bytes(), first.problem.min_bytes());
-        let choose = match is_cold {
-            true => Rotation::cold,
-            false => Rotation::choose,
+        let choose = if is_cold {
+            Rotation::cold
+        } else {
+            Rotation::choose
         };
         let rotation = choose(input_bytes, all - input_bytes, l2_bytes);
         contents.truncate(rotation.sets);
@@ -73,43 +73,47 @@ impl InputPool {
         &self.contents[0].problem
     }
 
-    /// The host side; [`RotatedOutput::input`] counts these.
+    /// Returns the host side; [`RotatedOutput::input`] counts these.
     pub fn contents(&self) -> &[Staged] {
         &self.contents
     }
 }
 
+/// What a kernel made of one set of contents.
 #[derive(Clone, Debug)]
 pub struct RotatedOutput {
     /// Index in [`InputPool::contents`].
     pub input: usize,
-    /// Buffers that held exactly these bytes. More than one entry for an input: the kernel is not deterministic.
+    /// The number of buffers that held exactly these bytes. A kernel with more than one entry for an
+    /// input is not deterministic.
     pub buffers: usize,
     /// The bytes, inputs included.
     pub execution: Execution,
 }
 
+/// A graph of launches whose time is one sample.
 pub(super) struct TimedGraph {
     graph: CudaGraph,
     pub(super) launches: usize,
-    /// Microseconds per launch as first seen, without the arm's delay.
+    /// Microseconds per launch at the first trial, without the arm's delay.
     work_us: f64,
-    /// The same with the delay.
+    /// Microseconds per launch with the delay.
     pub(super) launch_us: f64,
     sample_time: Duration,
 }
 
-/// While the host submits a graph.
+/// The time for which a spinning kernel holds the stream while the host submits a graph.
 const LEAD_IN: Duration = Duration::from_micros(50);
 
+/// A kernel that is timed over rotating sets of buffers.
 pub struct Arm<'d> {
     pub(super) device: &'d CudaDevice,
     pub(super) kernel: BoundKernel,
-    /// Of each set.
+    /// What a launch on each set takes.
     arguments: Vec<Argument>,
     pub(super) pool: Option<Rc<InputPool>>,
     outputs: Vec<CudaSlice<u8>>,
-    /// At the end of every graph, as a fraction of the graph's own time.
+    /// The delay at the end of every graph, as a fraction of the graph's own time.
     delay: f64,
     pub(super) graph: Option<TimedGraph>,
     next_set: Cell<usize>,
@@ -131,8 +135,8 @@ const ONE_WARP: LaunchConfig = LaunchConfig {
 };
 
 impl CudaDevice {
-    /// Uploads `contents`, all of one problem, a few times, or as often as inputs from device memory take: further sets only
-    /// repeat contents at other addresses.
+    /// Uploads `contents`, all of one problem, a few times, or as often as inputs from device memory
+    /// take: further sets only repeat contents at other addresses.
     pub fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
         self.check_usable()?;
         let mut pool = InputPool::on_host(contents, is_cold, self.info().l2_bytes)?;
@@ -156,17 +160,18 @@ impl CudaDevice {
         let mut arguments = Vec::with_capacity(pool.sets.len());
         for (set, inputs) in pool.sets.iter().enumerate() {
             let staged = &pool.contents[set % pool.contents.len()];
-            let output = self.upload(&staged.output.bytes)?;
-            arguments.push(self.launch_of(prepared, staged, inputs, &output, None)?);
-            outputs.push(output);
+            let poisoned = self.upload(&staged.output.bytes)?;
+            arguments.push(self.argument(prepared, staged, inputs, &poisoned, None)?);
+            outputs.push(poisoned);
         }
         Ok(self.new_arm(kernel, arguments, Some(Rc::clone(pool)), outputs))
     }
 
-    /// Empty kernels: the zero line. With a `pool` it claims to compute its problem, which gates and speed of light must refuse.
+    /// Launches empty kernels: the zero line. With a `pool` it claims to compute its problem, which
+    /// gates and speed of light must refuse.
     pub fn noop_arm(&self, pool: Option<&Rc<InputPool>>) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
-        let kernel = self.helper("empty-kernel", |helpers| &helpers.noop)?;
+        let noop = self.helper("empty-kernel", |helpers| &helpers.noop)?;
         let mut outputs = Vec::new();
         if let Some(pool) = pool {
             for set in 0..pool.sets.len() {
@@ -174,16 +179,16 @@ impl CudaDevice {
             }
         }
         let arguments = (0..outputs.len().max(1)).map(|_| Argument::None).collect();
-        Ok(self.new_arm(kernel, arguments, pool.cloned(), outputs))
+        Ok(self.new_arm(noop, arguments, pool.cloned(), outputs))
     }
 
-    /// Spins for `duration` by the GPU's own clock.
+    /// Launches kernels that spin for `duration` by the GPU's own clock.
     pub fn spin_arm(&self, duration: Duration) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
         let name = format!("spin-{}us", duration.as_micros());
-        let kernel = self.helper(&name, |helpers| &helpers.spin)?;
+        let spin = self.helper(&name, |helpers| &helpers.spin)?;
         let nanoseconds = Argument::Nanoseconds(duration.as_nanos() as u64);
-        Ok(self.new_arm(kernel, vec![nanoseconds], None, Vec::new()))
+        Ok(self.new_arm(spin, vec![nanoseconds], None, Vec::new()))
     }
 
     fn helper(
@@ -191,15 +196,14 @@ impl CudaDevice {
         name: &str,
         pick: impl Fn(&Helpers) -> &CudaFunction,
     ) -> Result<BoundKernel, CudaError> {
-        let name = LaunchName {
-            stage: "timer".into(),
-            variant: name.into(),
-            problem: String::new(),
-        };
         Ok(BoundKernel {
             function: pick(&self.helpers()?).clone(),
             config: ONE_WARP,
-            name,
+            name: LaunchName {
+                stage: "timer".into(),
+                variant: name.into(),
+                problem: String::new(),
+            },
         })
     }
 
@@ -224,8 +228,8 @@ impl CudaDevice {
 
     /// Holds the stream for `duration`, while the host submits what comes behind it.
     pub(super) fn enqueue_spin(&self, duration: Duration) -> Result<(), CudaError> {
-        let kernel = self.helper("lead-in", |helpers| &helpers.spin)?;
-        self.enqueue(&kernel, &Argument::Nanoseconds(duration.as_nanos() as u64))
+        let spin = self.helper("lead-in", |helpers| &helpers.spin)?;
+        self.enqueue(&spin, &Argument::Nanoseconds(duration.as_nanos() as u64))
     }
 
     pub(super) fn timing_events(&self, count: usize) -> Result<Vec<CudaEvent>, CudaError> {
@@ -238,7 +242,7 @@ impl CudaDevice {
 }
 
 impl Arm<'_> {
-    /// `stage/variant`.
+    /// Returns `stage/variant`.
     pub fn label(&self) -> String {
         format!("{}/{}", self.kernel.name.stage, self.kernel.name.variant)
     }
@@ -271,19 +275,20 @@ impl Arm<'_> {
         self.device.enqueue(&self.kernel, &self.arguments[set])
     }
 
-    /// Microseconds between the first two of `events`, recorded around `submit`, and what that returns.
+    /// Returns the microseconds between the first two of `events`, recorded around `submit`, and what
+    /// that returns.
     pub(super) fn time<T>(
         &self,
         events: &[CudaEvent],
         expected: Duration,
         submit: impl FnOnce() -> Result<T, CudaError>,
     ) -> Result<(f64, T), CudaError> {
-        let (device, start, end) = (self.device, &events[0], &events[1]);
-        device.record(start)?;
-        let submitted = submit()?;
-        device.record(end)?;
-        device.wait(end, &self.kernel.name, expected)?;
-        Ok((device.elapsed_us(start, end)?, submitted))
+        let (start, end) = (&events[0], &events[1]);
+        self.device.record(start)?;
+        let result = submit()?;
+        self.device.record(end)?;
+        self.device.wait(end, &self.kernel.name, expected)?;
+        Ok((self.device.elapsed_us(start, end)?, result))
     }
 
     pub(super) fn poison(&mut self) -> Result<(), CudaError> {
@@ -330,7 +335,8 @@ impl Arm<'_> {
         Ok(outputs)
     }
 
-    /// Device time of `launches` launches, for a harness that chooses how many and warms up.
+    /// Returns the device time of `launches` launches, for a harness that chooses how many and warms
+    /// up.
     pub fn device_time(&mut self, launches: u64, plan: &Plan) -> Result<Duration, CudaError> {
         if self.graph.is_none() {
             self.device.prepare_to_time()?;
@@ -338,13 +344,14 @@ impl Arm<'_> {
         }
         let graph = self.timed_graph()?;
         let replays = launches.div_ceil(graph.launches as u64).max(1);
-        let done = replays as f64 * graph.launches as f64;
+        let replayed = replays as f64 * graph.launches as f64;
+        let expected = microseconds(2.0 * replayed * graph.launch_us);
         let events = self.device.timing_events(2)?;
         self.device.enqueue_spin(LEAD_IN)?;
-        let (us, ()) = self.time(&events, microseconds(2.0 * done * graph.launch_us), || {
+        let (us, ()) = self.time(&events, expected, || {
             (0..replays).try_for_each(|_| self.replay())
         })?;
-        Ok(microseconds(us * launches as f64 / done))
+        Ok(microseconds(us * launches as f64 / replayed))
     }
 
     /// Replays the graph for about `length`, and reads the GPU once the replays are submitted: those
@@ -369,17 +376,15 @@ impl Arm<'_> {
     }
 
     pub(super) fn timed_graph(&self) -> Result<&TimedGraph, CudaError> {
-        let launch = || Box::new(self.kernel.name.clone());
-        let missing = || CudaError::GraphNodes {
-            launch: launch(),
+        self.graph.as_ref().ok_or_else(|| CudaError::GraphNodes {
+            launch: Box::new(self.kernel.name.clone()),
             expected: 1,
             kernels: 0,
             nodes: 0,
-        };
-        self.graph.as_ref().ok_or_else(missing)
+        })
     }
 
-    /// Microseconds per launch of one replay.
+    /// Returns the microseconds per launch of one replay.
     pub(super) fn sample(&self, events: &[CudaEvent]) -> Result<f64, CudaError> {
         let graph = self.timed_graph()?;
         let expected = microseconds(2.0 * graph.launches as f64 * graph.launch_us);
@@ -397,61 +402,74 @@ impl Arm<'_> {
         launched.map_err(|error| self.device.launch_error(&self.kernel.name, error))
     }
 
-    /// Launches every set once on its own, so that a failing kernel is found, lets the clocks rise, and sizes the graph by a
-    /// trial.
+    /// Launches every set once on its own, so that a failing kernel is found, lets the clocks rise, and
+    /// sizes the graph by a trial.
     pub(super) fn build_graph(&mut self, plan: &Plan) -> Result<(), CudaError> {
-        if self
-            .graph
-            .as_ref()
-            .is_some_and(|graph| graph.sample_time == plan.sample_time)
-        {
+        let built_for = self.graph.as_ref().map(|graph| graph.sample_time);
+        if built_for == Some(plan.sample_time) {
             return Ok(());
         }
-        let device = self.device;
         for set in 0..self.sets() {
             self.enqueue_on(set)?;
-            device.finish(&self.kernel.name, Duration::ZERO)?;
+            self.device.finish(&self.kernel.name, Duration::ZERO)?;
         }
-        let events = device.timing_events(2)?;
-        let settling = Instant::now();
-        let mut launch_us = f64::INFINITY;
-        while settling.elapsed() < plan.settling || !launch_us.is_finite() {
-            let (us, ()) = self.time(&events, Duration::ZERO, || self.enqueue_next())?;
-            launch_us = launch_us.min(us);
-        }
-        // One launch between events reads several microseconds too long, so the first graph may come out too short.
+        let events = self.device.timing_events(2)?;
+        let mut launch_us = self.settle(plan, &events)?;
+        // One launch between events reads several microseconds too long, so the first graph may come
+        // out too short.
         let mut launches = plan.launches_per_sample(launch_us, self.sets());
         loop {
             let graph = self.capture(launches, None)?;
-            let mut fastest = f64::INFINITY;
-            for _ in 0..3 {
-                device.enqueue_spin(LEAD_IN)?;
-                let expected = microseconds(2.0 * launches as f64 * launch_us);
-                let (us, ()) = self.time(&events, expected, || self.launch(&graph))?;
-                fastest = fastest.min(us);
-            }
-            launch_us = fastest / launches as f64;
+            launch_us = self.trial(&graph, launches, launch_us, &events)?;
             let needed = plan.launches_per_sample(launch_us, self.sets());
             if needed as f64 <= 1.25 * launches as f64 {
-                let graph = TimedGraph {
+                self.graph = Some(TimedGraph {
                     graph,
                     launches,
                     work_us: launch_us,
                     launch_us,
                     sample_time: plan.sample_time,
-                };
-                self.graph = Some(graph);
-                return if self.delay > 0.0 {
-                    self.resize_graph(launches)
-                } else {
-                    Ok(())
-                };
+                });
+                break;
             }
             launches = needed;
         }
+        if self.delay > 0.0 {
+            self.resize_graph(launches)?;
+        }
+        Ok(())
     }
 
-    /// The delay changes in proportion. The arm must have a graph.
+    /// Launches until the clocks have risen. Returns the microseconds of the fastest launch.
+    fn settle(&self, plan: &Plan, events: &[CudaEvent]) -> Result<f64, CudaError> {
+        let settling = Instant::now();
+        let mut launch_us = f64::INFINITY;
+        while settling.elapsed() < plan.settling || !launch_us.is_finite() {
+            let (us, ()) = self.time(events, Duration::ZERO, || self.enqueue_next())?;
+            launch_us = launch_us.min(us);
+        }
+        Ok(launch_us)
+    }
+
+    /// Returns the microseconds per launch of the fastest of three replays.
+    fn trial(
+        &self,
+        graph: &CudaGraph,
+        launches: usize,
+        launch_us: f64,
+        events: &[CudaEvent],
+    ) -> Result<f64, CudaError> {
+        let expected = microseconds(2.0 * launches as f64 * launch_us);
+        let mut fastest = f64::INFINITY;
+        for _ in 0..3 {
+            self.device.enqueue_spin(LEAD_IN)?;
+            let (us, ()) = self.time(events, expected, || self.launch(graph))?;
+            fastest = fastest.min(us);
+        }
+        Ok(fastest / launches as f64)
+    }
+
+    /// Captures a graph of so many launches in place of the arm's. The delay changes in proportion.
     pub fn resize_graph(&mut self, launches: usize) -> Result<(), CudaError> {
         let TimedGraph {
             work_us,
@@ -471,42 +489,47 @@ impl Arm<'_> {
         Ok(())
     }
 
-    /// Launches, set after set, and then a delay, in microseconds.
+    /// Captures launches, set after set, and then a delay, in microseconds.
     fn capture(&self, launches: usize, delay_us: Option<f64>) -> Result<CudaGraph, CudaError> {
-        let device = self.device;
-        let capturing = |error| device.driver_error("capturing a graph", error);
-        device
+        let capturing = |error| self.device.driver_error("capturing a graph", error);
+        self.device
             .stream
             .begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
             .map_err(capturing)?;
-        let launched = (0..launches)
+        let enqueued = (0..launches)
             .try_for_each(|launch| self.enqueue_on(launch % self.sets()))
-            .and_then(|()| delay_us.map_or(Ok(()), |us| device.enqueue_spin(microseconds(us))));
+            .and_then(|()| match delay_us {
+                Some(us) => self.device.enqueue_spin(microseconds(us)),
+                None => Ok(()),
+            });
         // The capture must be ended whether or not its launches were accepted.
-        let graph = device.stream.end_capture(CUgraphInstantiate_flags(0));
-        launched?;
+        let captured = self.device.stream.end_capture(CUgraphInstantiate_flags(0));
+        enqueued?;
         let expected = launches + usize::from(delay_us.is_some());
-        let nodes = |kernels, nodes| CudaError::GraphNodes {
+        let wrong_nodes = |kernels, nodes| CudaError::GraphNodes {
             launch: Box::new(self.kernel.name.clone()),
             expected,
             kernels,
             nodes,
         };
-        let graph = graph.map_err(capturing)?.ok_or_else(|| nodes(0, 0))?;
-        let (kernels, all) = count_nodes(&graph).map_err(capturing)?;
-        if (kernels, all) != (expected, expected) {
-            return Err(nodes(kernels, all));
+        let Some(graph) = captured.map_err(capturing)? else {
+            return Err(wrong_nodes(0, 0));
+        };
+        let (kernels, nodes) = count_nodes(&graph).map_err(capturing)?;
+        if (kernels, nodes) != (expected, expected) {
+            return Err(wrong_nodes(kernels, nodes));
         }
         graph.upload().map_err(capturing)?;
         Ok(graph)
     }
 }
 
+/// Counts an output for its input: among its like, or as a new one.
 fn merge(collected: &mut Vec<RotatedOutput>, input: usize, execution: Execution) {
-    match collected
+    let like = collected
         .iter_mut()
-        .find(|known| known.input == input && known.execution == execution)
-    {
+        .find(|known| known.input == input && known.execution == execution);
+    match like {
         Some(known) => known.buffers += 1,
         None => collected.push(RotatedOutput {
             input,
@@ -516,6 +539,7 @@ fn merge(collected: &mut Vec<RotatedOutput>, input: usize, execution: Execution)
     }
 }
 
+/// Returns the number of kernels and of all nodes.
 fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
     let mut count = 0;
     // SAFETY: the graph is alive; with a null array the driver only writes the number of nodes.
@@ -526,15 +550,15 @@ fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
     let mut kernels = 0;
     for &node in &nodes[..count] {
         let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-        // SAFETY: the node belongs to the graph, which is alive. The driver writes one of the enum's values: launches
-        // and copies are all that can be captured here.
+        // SAFETY: the node belongs to the graph, which is alive. The driver writes one of the enum's
+        // values: launches and copies are all that can be captured here.
         unsafe { sys::cuGraphNodeGetType(node, &mut kind) }.result()?;
         kernels += usize::from(kind == CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL);
     }
     Ok((kernels, count))
 }
 
-/// 0 for what is not a duration.
+/// Converts microseconds; what is not a duration becomes 0.
 pub(super) fn microseconds(us: f64) -> Duration {
     Duration::try_from_secs_f64(us * 1e-6).unwrap_or(Duration::ZERO)
 }
@@ -547,10 +571,10 @@ impl CudaDevice {
     }
 
     pub(super) fn elapsed_us(&self, start: &CudaEvent, end: &CudaEvent) -> Result<f64, CudaError> {
-        let ms = start
+        let milliseconds = start
             .elapsed_ms(end)
             .map_err(|error| self.driver_error("reading events", error))?;
-        Ok(f64::from(ms) * 1e3)
+        Ok(f64::from(milliseconds) * 1e3)
     }
 
     pub(super) fn host_us(
@@ -574,18 +598,16 @@ mod tests {
             lse: None,
         };
         let mut collected = Vec::new();
-        // Contents, their bytes after the launch, the output's bytes. Set 3 gives other bytes than sets 0 and 2, set 4 has
-        // written over its inputs, and set 5 gives by chance what set 1 does.
-        for (input, inputs, output) in [
-            (0, 1, 7),
-            (1, 2, 8),
-            (0, 1, 7),
-            (0, 1, 9),
-            (0, 3, 7),
-            (2, 2, 8),
-        ] {
-            merge(&mut collected, input, execution(inputs, output));
-        }
+        // Set 1 has other contents than sets 0 and 2.
+        merge(&mut collected, 0, execution(1, 7));
+        merge(&mut collected, 1, execution(2, 8));
+        merge(&mut collected, 0, execution(1, 7));
+        // Set 3 returns other bytes than sets 0 and 2.
+        merge(&mut collected, 0, execution(1, 9));
+        // Set 4 has written over its inputs.
+        merge(&mut collected, 0, execution(3, 7));
+        // Set 5 returns by chance what set 1 does.
+        merge(&mut collected, 2, execution(2, 8));
         let counted: Vec<_> = collected
             .iter()
             .map(|o| (o.input, o.buffers, o.execution.output[0]))
@@ -597,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_none() {
+    fn what_is_no_duration_is_zero() {
         assert_eq!(microseconds(1.5), Duration::from_nanos(1500));
         assert_eq!(
             [-1.0, f64::NAN, f64::INFINITY].map(microseconds),

@@ -1,17 +1,19 @@
-//! Attention by the kernel of references, for [`crate::reference::gpu`].
+//! Computes attention by the kernel of references, for [`crate::reference::gpu`].
 
 use super::{CudaDevice, CudaError, LaunchName};
 use crate::problem::Problem;
 use crate::reference::gpu::{FATBIN, Real};
 use crate::reference::layout::{Layout, Params, THREADS, Tile};
-use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg, ValidAsZeroBits};
+use cudarc::driver::{
+    CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg, ValidAsZeroBits,
+};
 use std::time::Duration;
 
-/// Scores of one launch: what the slowest GPU in FP64 computes in a tenth of a second, far below the watchdog's time, and whose
-/// weights take 256 MiB.
+/// The scores of one launch: the slowest GPU in FP64 computes them in a tenth of a second, far below
+/// the watchdog's time, and their weights take 256 MiB.
 const LAUNCH_SCORES: usize = 1 << 25;
 
-/// In errors, where a stage has its name.
+/// The name of the kernel in errors, where a stage has its own.
 const NAME: &str = "the reference";
 
 // SAFETY: `repr(C)` structs of numbers, as the kernel declares them.
@@ -34,29 +36,22 @@ impl CudaDevice {
             problem: format!("{} {} {}", problem.shape, problem.dtype, problem.mask),
         };
         let tiles_at_once = (LAUNCH_SCORES / layout.weights_of_tile()).clamp(1, layout.tiles.len());
-        let q = self.upload(&layout.q)?;
-        let keys = self.upload(&layout.keys)?;
-        let values = self.upload(layout.values)?;
-        let tiles = self.upload(&layout.tiles)?;
-        let allocating = |error| self.driver_error("allocating memory for a reference", error);
-        let weights = self
-            .stream
-            .alloc_zeros::<T>(tiles_at_once * layout.weights_of_tile())
-            .map_err(allocating)?;
-        let out = self
-            .stream
-            .alloc_zeros::<T>(layout.q.len())
-            .map_err(allocating)?;
-        let lse = self
-            .stream
-            .alloc_zeros::<f64>(layout.rows())
-            .map_err(allocating)?;
+        let device_q = self.upload(&layout.q)?;
+        let device_keys = self.upload(&layout.keys)?;
+        let device_values = self.upload(layout.values)?;
+        let device_tiles = self.upload(&layout.tiles)?;
+        let weights = self.zeros::<T>(tiles_at_once * layout.weights_of_tile())?;
+        let out = self.zeros::<T>(layout.q.len())?;
+        let lse = self.zeros::<f64>(layout.rows())?;
         for first in (0..layout.tiles.len()).step_by(tiles_at_once) {
             let params = Params {
-                q: self.address(&q),
-                keys: self.address(&keys),
-                values: self.address(&values),
-                tiles: self.address(&tiles).cast::<Tile>().wrapping_add(first),
+                q: self.address(&device_q),
+                keys: self.address(&device_keys),
+                values: self.address(&device_values),
+                tiles: self
+                    .address(&device_tiles)
+                    .cast::<Tile>()
+                    .wrapping_add(first),
                 weights: self.address(&weights),
                 out: self.address(&out),
                 lse: self.address(&lse).cast(),
@@ -68,6 +63,15 @@ impl CudaDevice {
             self.launch_reference(&function, &params, blocks, &name)?;
         }
         Ok((self.download(&out)?, self.download(&lse)?))
+    }
+
+    fn zeros<T: DeviceRepr + ValidAsZeroBits>(
+        &self,
+        len: usize,
+    ) -> Result<CudaSlice<T>, CudaError> {
+        self.stream
+            .alloc_zeros::<T>(len)
+            .map_err(|error| self.driver_error("allocating memory for a reference", error))
     }
 
     /// Launches one block per tile and waits for their end.
@@ -85,8 +89,8 @@ impl CudaDevice {
         };
         let mut launch = self.stream.launch_builder(function);
         launch.arg(params);
-        // SAFETY: both entries take `Params` by value. Its addresses are allocations of the sizes that the kernel documents, which
-        // the caller keeps until the launch has been waited for.
+        // SAFETY: both entries take `Params` by value. Its addresses are allocations of the sizes that
+        // the kernel documents, which the caller keeps until the launch has been waited for.
         let launched = unsafe { launch.launch(config) };
         launched.map_err(|error| self.launch_error(name, error))?;
         self.finish(name, Duration::ZERO)
@@ -97,7 +101,8 @@ impl CudaDevice {
             stage: NAME.to_string(),
         })?;
         let module = self.load_module(NAME, fatbin)?;
-        let function = module.load_function(entry);
-        function.map_err(|error| self.no_code(NAME, entry, error))
+        module
+            .load_function(entry)
+            .map_err(|error| self.no_code(NAME, entry, error))
     }
 }

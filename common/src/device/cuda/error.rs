@@ -95,7 +95,7 @@ pub enum CudaError {
     Unlike { base: String, new: String },
     #[error("{arm} was built on another GPU; measure it there")]
     Foreign { arm: String },
-    /// It would falsify the timing.
+    /// A variable of the environment that would falsify the timing.
     #[error("{variable} is set: {remedy}")]
     Environment {
         variable: &'static str,
@@ -124,8 +124,8 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// Whether every later call fails or blocks, so that the process should report and exit, after a hang without waiting for
-    /// the GPU.
+    /// Returns whether every later call fails or blocks, so that the process should report and exit;
+    /// after a hang, without waiting for the GPU.
     pub fn is_fatal(&self) -> bool {
         match self {
             CudaError::Hang { .. } | CudaError::Sticky => true,
@@ -137,7 +137,8 @@ impl CudaError {
     }
 }
 
-/// After these "the process must be terminated and relaunched" (CUDA driver API, CUresult).
+/// Returns whether "the process must be terminated and relaunched" after an error (CUDA driver API,
+/// CUresult).
 fn is_sticky(code: CUresult) -> bool {
     matches!(
         code,

@@ -1,48 +1,52 @@
+//! Timing sessions: arms whose graphs are replayed in turns.
+
 mod sustained;
 
 use super::arm::microseconds;
 use super::{Arm, CudaDevice, CudaError, RotatedOutput};
 use crate::telemetry::Reading;
-use crate::timing::stats::{SampleError, Summary, percentile};
-use crate::timing::sustained::Load;
-use crate::timing::{Comparison, HostCheck, Measurement, Plan, falsifying_variable, order};
-use cudarc::driver::CudaEvent;
+use crate::timing::stats::{Summary, percentile};
+use crate::timing::sustained::{Load, Sustained};
+use crate::timing::{self, Comparison, HostCheck, Measurement, Plan, falsifying_variable};
 use cudarc::driver::sys::{self, CUlimit, CUresult};
+use cudarc::driver::{CudaEvent, DriverError};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+/// An arm's times, and outputs that are to be judged.
 #[derive(Clone, Debug)]
 pub struct Timed {
     pub measurement: Measurement,
-    /// As the timed launches left them, then as one more replay fills them after fresh poison; all to be judged.
+    /// The outputs that the timed launches left, then those of one more replay after fresh poison.
     pub outputs: Vec<RotatedOutput>,
 }
 
+/// Two arms that were timed in turns.
 #[derive(Clone, Debug)]
 pub struct TimedPair {
     pub comparison: Comparison,
-    /// What was read of the new arm, where one arm reached the power limit and both were timed
-    /// sustained. Otherwise the comparison is of the burst.
+    /// The readings of the new arm, where one arm reached the power limit and both were timed
+    /// sustained. Otherwise the comparison is that of the burst.
     pub sustained: Option<Load>,
     pub base_outputs: Vec<RotatedOutput>,
     pub new_outputs: Vec<RotatedOutput>,
 }
 
-/// What one of many arms takes; see [`CudaDevice::rank`].
+/// The time of one of many arms; see [`CudaDevice::rank`].
 #[derive(Clone, Debug)]
 pub struct Ranked {
     pub us: f64,
-    /// As [`Timed::outputs`], of one set for each contents.
+    /// The outputs of one replay after fresh poison, of one set for each contents.
     pub outputs: Vec<RotatedOutput>,
 }
 
-/// Samples of an arm that is ranked.
+/// The number of samples of an arm that is ranked.
 const ROUNDS: usize = 9;
 
-/// An arm that takes this many times as long as the fastest has one sample.
+/// The factor of the fastest arm's time from which an arm has one sample only.
 const HOPELESS: f64 = 2.0;
 
-/// For a telemetry reading and a host check.
+/// The length of a run for a telemetry reading and a host check.
 const LONG_RUN_US: f64 = 20_000.0;
 
 impl CudaDevice {
@@ -52,7 +56,8 @@ impl CudaDevice {
         Ok(session.end(samples)?.swap_remove(0))
     }
 
-    /// Two arms on the same inputs, interleaved (A B B A). Repeated once if too noisy to decide a claim.
+    /// Times two arms on the same inputs, interleaved (A B B A); once more if the first session is too
+    /// noisy to decide a claim.
     pub fn measure_pair<'d>(
         &'d self,
         base: &mut Arm<'d>,
@@ -70,10 +75,10 @@ impl CudaDevice {
                 new: new.label(),
             });
         }
-        let name = Box::new(new.kernel.name.clone());
+        let launch = Box::new(new.kernel.name.clone());
         let compare = |samples: &[Vec<f64>]| {
             Comparison::of(&samples[0], &samples[1]).map_err(|error| CudaError::Samples {
-                launch: name.clone(),
+                launch: launch.clone(),
                 error,
             })
         };
@@ -85,23 +90,30 @@ impl CudaDevice {
             comparison = compare(&samples)?;
         }
         let mut timed = session.end(samples)?;
-        let (new, base) = (timed.swap_remove(1), timed.swap_remove(0));
-        let (base_load, new_load) = (&base.measurement.sustained, &new.measurement.sustained);
+        let timed_new = timed.swap_remove(1);
+        let timed_base = timed.swap_remove(0);
         let mut sustained = None;
-        if let (Some(base), Some(new)) = (base_load, new_load) {
-            comparison = compare(&[base.us.clone(), new.us.clone()])?;
-            sustained = Some(new.load);
+        if let (Some(base_counted), Some(new_counted)) = (
+            &timed_base.measurement.sustained,
+            &timed_new.measurement.sustained,
+        ) {
+            comparison = compare(&[base_counted.us.clone(), new_counted.us.clone()])?;
+            sustained = Some(new_counted.load);
         }
         Ok(TimedPair {
             comparison,
             sustained,
-            base_outputs: base.outputs,
-            new_outputs: new.outputs,
+            base_outputs: timed_base.outputs,
+            new_outputs: timed_new.outputs,
         })
     }
 
-    /// To rank arms, not to judge a claim. An arm that fails has its error in place of a time. Errors: the GPU cannot be used
-    /// any more.
+    /// Times arms to rank them, not to judge a claim. An arm that fails has its error in place of a
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// The GPU cannot be used any more.
     pub fn rank<'d>(
         &'d self,
         arms: Vec<Result<Arm<'d>, CudaError>>,
@@ -109,49 +121,39 @@ impl CudaDevice {
     ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError> {
         self.prepare_to_time()?;
         let events = self.timing_events(2)?;
-        let built = arms.into_iter().map(|arm| {
-            let mut arm = arm?;
-            arm.poison()?;
-            arm.build_graph(plan)?;
-            Ok((arm, Vec::new()))
-        });
-        let mut arms: Vec<Result<(Arm<'d>, Vec<f64>), CudaError>> = built.collect();
+        let mut candidates: Vec<Result<Candidate<'d>, CudaError>> = arms
+            .into_iter()
+            .map(|arm| Candidate::prepare(arm?, plan))
+            .collect();
         // The first round warms up.
         for round in 0..=ROUNDS {
-            let firsts = arms.iter().flatten().filter_map(|(_, us)| us.first());
-            let hopeless = HOPELESS * firsts.copied().fold(f64::INFINITY, f64::min);
-            for slot in &mut arms {
-                let Ok((arm, us)) = slot else { continue };
-                if us.first().is_some_and(|first| *first > hopeless) {
+            let fastest = candidates
+                .iter()
+                .flatten()
+                .filter_map(|candidate| candidate.us.first().copied())
+                .fold(f64::INFINITY, f64::min);
+            for slot in &mut candidates {
+                let Ok(candidate) = slot else { continue };
+                if candidate.is_slower_than(HOPELESS * fastest) {
                     continue;
                 }
-                match arm.sample(&events) {
+                match candidate.arm.sample(&events) {
                     Ok(_) if round == 0 => {}
-                    Ok(sample) => us.push(sample),
+                    Ok(sample) => candidate.us.push(sample),
                     Err(error) => *slot = Err(error),
                 }
             }
             self.check_usable()?;
         }
-        let ranked = arms.into_iter().map(|slot| {
-            let (mut arm, mut us) = slot?;
-            us.sort_unstable_by(f64::total_cmp);
-            arm.poison()?;
-            arm.sample(&events)?;
-            let mut outputs = Vec::new();
-            let contents = arm.pool.as_ref().map_or(0, |pool| pool.contents().len());
-            arm.collect_outputs_of(contents, &mut outputs)?;
-            Ok(Ranked {
-                us: percentile(&us, 0.5),
-                outputs,
-            })
-        });
-        let ranked = ranked.collect();
+        let ranked = candidates
+            .into_iter()
+            .map(|candidate| candidate?.finish(&events))
+            .collect();
         self.check_usable()?;
         Ok(ranked)
     }
 
-    /// An empty kernel, both ways: what the method itself costs.
+    /// Times an empty kernel both ways: what the method itself costs.
     pub fn zero_line(&self, plan: &Plan) -> Result<Measurement, CudaError> {
         Ok(self.measure(&mut self.noop_arm(None)?, plan)?.measurement)
     }
@@ -163,10 +165,9 @@ impl CudaDevice {
         self.reset_persisting_l2()
     }
 
-    /// An earlier process may have set a part aside.
+    /// Returns all of L2 to normal use: an earlier process may have set a part aside.
     fn reset_persisting_l2(&self) -> Result<(), CudaError> {
-        let bound = self.context.bind_to_thread();
-        let reset = bound.and_then(|()| {
+        let reset = self.context.bind_to_thread().and_then(|()| {
             // SAFETY: takes nothing and acts on the current context, which was just bound.
             unsafe { sys::cuCtxResetPersistingL2Cache() }.result()?;
             self.context
@@ -174,17 +175,11 @@ impl CudaDevice {
         });
         match reset {
             // A GPU without the feature has nothing to reset.
-            Err(error)
-                if matches!(
-                    error.0,
-                    CUresult::CUDA_ERROR_NOT_SUPPORTED | CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT
-                ) =>
-            {
-                Ok(())
-            }
-            other => {
-                other.map_err(|error| self.driver_error("resetting the persisting L2 cache", error))
-            }
+            Err(DriverError(
+                CUresult::CUDA_ERROR_NOT_SUPPORTED | CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT,
+            )) => Ok(()),
+            Err(error) => Err(self.driver_error("resetting the persisting L2 cache", error)),
+            Ok(()) => Ok(()),
         }
     }
 }
@@ -197,20 +192,59 @@ impl Arm<'_> {
     }
 }
 
+/// An arm that is ranked, and its samples.
+struct Candidate<'d> {
+    arm: Arm<'d>,
+    us: Vec<f64>,
+}
+
+impl<'d> Candidate<'d> {
+    fn prepare(mut arm: Arm<'d>, plan: &Plan) -> Result<Self, CudaError> {
+        arm.poison()?;
+        arm.build_graph(plan)?;
+        Ok(Self {
+            arm,
+            us: Vec::new(),
+        })
+    }
+
+    fn is_slower_than(&self, us: f64) -> bool {
+        self.us.first().is_some_and(|first| *first > us)
+    }
+
+    /// Summarises the samples, and fills the outputs once more.
+    fn finish(mut self, events: &[CudaEvent]) -> Result<Ranked, CudaError> {
+        self.us.sort_unstable_by(f64::total_cmp);
+        self.arm.poison()?;
+        self.arm.sample(events)?;
+        let pool = self.arm.pool.as_ref();
+        let contents = pool.map_or(0, |pool| pool.contents().len());
+        let mut outputs = Vec::new();
+        self.arm.collect_outputs_of(contents, &mut outputs)?;
+        Ok(Ranked {
+            us: percentile(&self.us, 0.5),
+            outputs,
+        })
+    }
+}
+
 /// Arms with graphs built and clocks warm.
 struct Session<'a, 'd> {
     device: &'d CudaDevice,
     arms: Vec<&'a mut Arm<'d>>,
-    /// Of the arms within a round.
+    /// The order of the arms within a round.
     order: &'static [usize],
     plan: &'a Plan,
+    /// The number of launches in each arm's graph.
     launches: usize,
-    /// One more than `order` is long.
+    /// One event more than `order` is long.
     events: Vec<CudaEvent>,
-    /// Device time of one round.
+    /// The device time of one round.
     round: Duration,
-    /// While the host submits a round, so that no sample waits for the host.
+    /// The time for which the stream is held while the host submits a round, so that no sample waits
+    /// for the host.
     lead_in: Duration,
+    /// The conditions of each arm before the samples.
     before: Vec<Reading>,
 }
 
@@ -220,7 +254,7 @@ impl<'a, 'd> Session<'a, 'd> {
         mut arms: Vec<&'a mut Arm<'d>>,
         plan: &'a Plan,
     ) -> Result<Self, CudaError> {
-        let order = order(arms.len());
+        let order = timing::order(arms.len());
         device.check_usable()?;
         if let Some(arm) = arms.iter().find(|arm| !std::ptr::eq(arm.device, device)) {
             return Err(CudaError::Foreign { arm: arm.label() });
@@ -230,7 +264,8 @@ impl<'a, 'd> Session<'a, 'd> {
             arm.poison()?;
             arm.build_graph(plan)?;
         }
-        // Equal graphs: a replay costs some microseconds of its own, which would favour the arm with more launches.
+        // Equal graphs: a replay costs some microseconds of its own, which would favour the arm with
+        // more launches.
         let mut launches = 0;
         for arm in &arms {
             launches = launches.max(arm.timed_graph()?.launches);
@@ -260,23 +295,25 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(session)
     }
 
-    /// Until clocks have settled, and learns how long the host takes to submit a round.
+    /// Runs rounds until clocks have settled, and learns how long the host takes to submit one.
     fn warm_up(&mut self) -> Result<(), CudaError> {
         let start = Instant::now();
-        let (mut submissions, mut launched) = (Vec::new(), 0);
+        let longest = self.plan.warm_up.max(self.plan.budget / 2);
+        let mut submissions_us = Vec::new();
+        let mut launches = 0;
         loop {
-            submissions.push(CudaDevice::host_us(|| self.submit_round())?);
+            submissions_us.push(CudaDevice::host_us(|| self.submit_round())?);
             self.wait_round()?;
-            launched += self.replays_per_arm() * self.launches;
-            let elapsed = start.elapsed();
-            let enough = elapsed >= self.plan.warm_up && launched >= self.plan.warm_up_launches;
-            if enough || elapsed >= self.plan.warm_up.max(self.plan.budget / 2) {
+            launches += self.replays_per_arm() * self.launches;
+            let warm_up = start.elapsed();
+            let is_warm = warm_up >= self.plan.warm_up && launches >= self.plan.warm_up_launches;
+            if is_warm || warm_up >= longest {
                 break;
             }
         }
-        submissions.sort_unstable_by(f64::total_cmp);
-        let lead_in = (1.5 * percentile(&submissions, 0.9) + 10.0).clamp(20.0, 5_000.0);
-        self.lead_in = microseconds(lead_in);
+        submissions_us.sort_unstable_by(f64::total_cmp);
+        let lead_in_us = 1.5 * percentile(&submissions_us, 0.9) + 10.0;
+        self.lead_in = microseconds(lead_in_us.clamp(20.0, 5_000.0));
         Ok(())
     }
 
@@ -295,32 +332,30 @@ impl<'a, 'd> Session<'a, 'd> {
 
     fn wait_round(&self) -> Result<(), CudaError> {
         // With two arms a hang is attributed to the candidate, the new arm.
-        let name = &self.arms[self.arms.len() - 1].kernel.name;
-        self.device.wait(
-            &self.events[self.order.len()],
-            name,
-            2 * self.round + self.lead_in,
-        )
+        let candidate = &self.arms[self.arms.len() - 1];
+        let end = &self.events[self.order.len()];
+        let expected = 2 * self.round + self.lead_in;
+        self.device.wait(end, &candidate.kernel.name, expected)
     }
 
     fn device_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
         let per_arm = self.replays_per_arm();
-        let round_us = (self.round + self.lead_in).as_secs_f64() * 1e6 + 30.0;
-        let samples = self.plan.samples_within_budget(round_us / per_arm as f64);
-        let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
+        let expected_us = (self.round + self.lead_in).as_secs_f64() * 1e6 + 30.0;
+        let samples = self
+            .plan
+            .samples_within_budget(expected_us / per_arm as f64);
+        let mut samples_of_arms = vec![Vec::with_capacity(samples); self.arms.len()];
         for _ in 0..samples.div_ceil(per_arm) {
             self.device.enqueue_spin(self.lead_in)?;
             self.submit_round()?;
             self.wait_round()?;
-            let between = |events: &[CudaEvent]| self.device.elapsed_us(&events[0], &events[1]);
-            let round_us = self
-                .events
-                .windows(2)
-                .map(between)
-                .collect::<Result<Vec<_>, _>>()?;
-            share_out(&round_us, self.order, self.launches, &mut taken);
+            let mut round_us = Vec::with_capacity(self.order.len());
+            for ends in self.events.windows(2) {
+                round_us.push(self.device.elapsed_us(&ends[0], &ends[1])?);
+            }
+            share_out(&round_us, self.order, self.launches, &mut samples_of_arms);
         }
-        Ok(taken)
+        Ok(samples_of_arms)
     }
 
     fn single_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
@@ -334,24 +369,25 @@ impl<'a, 'd> Session<'a, 'd> {
         };
         let per_arm = self.replays_per_arm();
         let samples = plan.samples_within_budget((launch_us + 30.0) * self.arms.len() as f64);
-        let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
+        let expected = microseconds(2.0 * launch_us);
+        let mut samples_of_arms = vec![Vec::with_capacity(samples); self.arms.len()];
         for _ in 0..samples.div_ceil(per_arm) {
-            for &at in self.order {
-                let (arm, expected) = (&self.arms[at], microseconds(2.0 * launch_us));
+            for &index in self.order {
+                let arm = &self.arms[index];
                 let (us, ()) = arm.time(&self.events, expected, || arm.enqueue_next())?;
-                taken[at].push(us);
+                samples_of_arms[index].push(us);
             }
         }
-        Ok(taken)
+        Ok(samples_of_arms)
     }
 
-    /// Replays of `arm` that fill [`LONG_RUN_US`]: microseconds, launches, and what `meanwhile` returned, beside which the
-    /// second event is not punctual.
+    /// Replays `arm` for [`LONG_RUN_US`] and calls `meanwhile` once the replays are submitted; beside
+    /// it the second event is not punctual.
     fn long_run<T>(
         &self,
         arm: &Arm<'d>,
         meanwhile: impl FnOnce() -> T,
-    ) -> Result<(f64, usize, T), CudaError> {
+    ) -> Result<LongRun<T>, CudaError> {
         let replay_us = arm.timed_graph()?.launch_us * self.launches as f64;
         let replays = (LONG_RUN_US / replay_us).ceil().clamp(1.0, 1000.0) as usize;
         let expected = microseconds(2.0 * replays as f64 * replay_us);
@@ -359,56 +395,55 @@ impl<'a, 'd> Session<'a, 'd> {
             (0..replays).try_for_each(|_| arm.replay())?;
             Ok(meanwhile())
         })?;
-        Ok((us, replays * self.launches, result))
+        Ok(LongRun {
+            us,
+            launches: replays * self.launches,
+            result,
+        })
     }
 
     fn conditions_under_load(&self) -> Result<Vec<Reading>, CudaError> {
-        self.arms
-            .iter()
-            .map(|arm| Ok(self.long_run(arm, || self.device.conditions())?.2))
-            .collect()
+        let mut readings = Vec::with_capacity(self.arms.len());
+        for arm in &self.arms {
+            let run = self.long_run(arm, || self.device.conditions())?;
+            readings.push(run.result);
+        }
+        Ok(readings)
     }
 
     fn host_check(&self, arm: &Arm<'d>) -> Result<HostCheck, CudaError> {
         HostCheck::retried(|| {
             let start = Instant::now();
-            let (event_us, launches, ()) = self.long_run(arm, || ())?;
+            let run = self.long_run(arm, || ())?;
             Ok(HostCheck {
-                event_ms: event_us / 1e3,
+                event_ms: run.us / 1e3,
                 wall_ms: start.elapsed().as_secs_f64() * 1e3,
-                launch_us: event_us / launches as f64,
+                launch_us: run.us / run.launches as f64,
             })
         })
     }
 
+    /// Ends the session: times single launches, checks the timer, and collects outputs.
     fn end(mut self, device_samples: Vec<Vec<f64>>) -> Result<Vec<Timed>, CudaError> {
-        let single_samples = self.single_samples()?;
-        let checks = self
-            .arms
-            .iter()
-            .map(|arm| self.host_check(arm))
-            .collect::<Result<Vec<_>, _>>()?;
+        let samples_of_singles = self.single_samples()?;
+        let mut checks = Vec::with_capacity(self.arms.len());
+        for arm in &self.arms {
+            checks.push(self.host_check(arm)?);
+        }
         let after = self.conditions_under_load()?;
-        let mut sustained = self.sustain_at_limit(&after)?.map(Vec::into_iter);
+        let mut sustained_arms = self.sustain_at_limit(&after)?.map(Vec::into_iter);
         let mut timed = Vec::with_capacity(self.arms.len());
-        for (index, (device_us, single_us)) in
-            device_samples.into_iter().zip(single_samples).enumerate()
-        {
-            let arm = &mut *self.arms[index];
-            let launch = Box::new(arm.kernel.name.clone());
-            let summary = |samples: &[f64]| {
-                Summary::of(samples).map_err(|error: SampleError| CudaError::Samples {
-                    launch: launch.clone(),
-                    error,
-                })
-            };
-            let mut device = summary(&device_us)?;
+        for (index, arm) in self.arms.iter_mut().enumerate() {
+            let mut device = summary(arm, &device_samples[index])?;
             if let Some(reason) = checks[index].contradiction(device.p50) {
-                return Err(CudaError::Timer { launch, reason });
+                return Err(CudaError::Timer {
+                    launch: Box::new(arm.kernel.name.clone()),
+                    reason,
+                });
             }
-            let sustained = sustained.as_mut().and_then(Iterator::next);
-            if let Some(sustained) = &sustained {
-                device = summary(&sustained.us)?;
+            let counted = sustained_arms.as_mut().and_then(Iterator::next);
+            if let Some(Sustained { us, .. }) = &counted {
+                device = summary(arm, us)?;
             }
             let mut outputs = Vec::new();
             arm.collect_outputs(&mut outputs)?;
@@ -418,10 +453,10 @@ impl<'a, 'd> Session<'a, 'd> {
             arm.collect_outputs(&mut outputs)?;
             let measurement = Measurement {
                 rotation: arm.rotation(),
-                single: summary(&single_us)?,
+                single: summary(arm, &samples_of_singles[index])?,
                 device,
                 conditions: [self.before[index], after[index]],
-                sustained,
+                sustained: counted,
             };
             timed.push(Timed {
                 measurement,
@@ -432,10 +467,26 @@ impl<'a, 'd> Session<'a, 'd> {
     }
 }
 
-/// Time per launch of every arm: `round_us` are one round's replays in `order`, of `launches` each.
-fn share_out(round_us: &[f64], order: &[usize], launches: usize, taken: &mut [Vec<f64>]) {
+/// A run of replays that is long enough for telemetry and for the host's clock.
+struct LongRun<T> {
+    us: f64,
+    launches: usize,
+    /// What was returned meanwhile.
+    result: T,
+}
+
+fn summary(arm: &Arm<'_>, samples: &[f64]) -> Result<Summary, CudaError> {
+    Summary::of(samples).map_err(|error| CudaError::Samples {
+        launch: Box::new(arm.kernel.name.clone()),
+        error,
+    })
+}
+
+/// Adds the times per launch of one round to the samples of its arms: `round_us` are the replays in
+/// `order`, of `launches` each.
+fn share_out(round_us: &[f64], order: &[usize], launches: usize, samples_of_arms: &mut [Vec<f64>]) {
     for (&us, &arm) in round_us.iter().zip(order) {
-        taken[arm].push(us / launches as f64);
+        samples_of_arms[arm].push(us / launches as f64);
     }
 }
 
@@ -445,12 +496,12 @@ mod tests {
 
     #[test]
     fn each_replay_of_a_round_is_a_sample_of_its_own_arm() {
-        let mut taken = vec![Vec::new(); 2];
+        let mut samples_of_arms = vec![Vec::new(); 2];
         for round_us in [[10.0, 40.0, 44.0, 12.0], [14.0, 48.0, 52.0, 16.0]] {
-            share_out(&round_us, order(2), 2, &mut taken);
+            share_out(&round_us, timing::order(2), 2, &mut samples_of_arms);
         }
         assert_eq!(
-            taken,
+            samples_of_arms,
             [vec![5.0, 6.0, 7.0, 8.0], vec![20.0, 22.0, 24.0, 26.0]]
         );
     }

@@ -1,6 +1,6 @@
-//! A GPU through the CUDA driver: loading, launching under a watchdog, resources, and (in [`Arm`]) timing. Each device has one
-//! stream. Under compute-sanitizer or ncu, which slow kernels down by orders of magnitude, use [`CudaDevice::execute`] with a
-//! longer [`CudaDevice::set_watchdog`].
+//! A GPU through the CUDA driver: loading, launching under a watchdog, resources, and (in [`Arm`])
+//! timing. Each device has one stream. Under compute-sanitizer or ncu, which slow kernels down by
+//! orders of magnitude, use [`CudaDevice::execute`] with a longer [`CudaDevice::set_watchdog`].
 
 mod arm;
 mod attend;
@@ -17,6 +17,7 @@ use super::{Execution, Staged};
 use crate::limits::DeviceLimits;
 use crate::maps::{self, TensorMap};
 use crate::params::AttentionLaunch;
+use crate::problem::Problem;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Reading, Telemetry};
 use cudarc::driver::sys::{
@@ -35,7 +36,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What this program's interface to the driver was made for.
+/// The CUDA version that this program's interface to the driver was made for.
 const NEEDED_CUDA: (u32, u32) = (13, 0);
 
 const DEFAULT_WATCHDOG: Duration = Duration::from_secs(10);
@@ -44,16 +45,18 @@ const SHARED_WITHOUT_OPT_IN: usize = 48 << 10;
 
 const HELPERS_PTX: &str = include_str!("helpers.ptx");
 
-// SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C and in Rust because one is
-// generated from the other. The driver copies as many of its bytes as the kernel's one parameter has: all, or the
-// AttentionParams that it begins with. Device addresses are valid there.
+// SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C and
+// in Rust because one is generated from the other. The driver copies as many of its bytes as the
+// kernel's one parameter has: all, or the AttentionParams that it begins with. Device addresses are
+// valid there.
 unsafe impl DeviceRepr for AttentionLaunch {}
 
+/// What a GPU is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
     /// The driver's name for it: `NVIDIA H200`.
     pub name: String,
-    /// As `nvidia-smi -L` prints it: `GPU-` and 32 hexadecimal digits.
+    /// The UUID that `nvidia-smi -L` prints: `GPU-` and 32 hexadecimal digits.
     pub uuid: String,
     pub compute_capability: (u32, u32),
     pub sms: u32,
@@ -74,14 +77,15 @@ impl DeviceInfo {
     }
 }
 
-/// Not `Sync`: nothing else may run on the GPU while it is being timed.
+/// A GPU with a context and a stream. It is not `Sync`: nothing else may run on the GPU while it is
+/// being timed.
 pub struct CudaDevice {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     info: DeviceInfo,
     telemetry: Option<Telemetry>,
     watchdog: Duration,
-    /// By the address of the fatbin, which lives as long as the program.
+    /// The loaded code, keyed by the address of its fatbin, which lives as long as the program.
     modules: RefCell<HashMap<usize, Arc<CudaModule>>>,
     helpers: RefCell<Option<Helpers>>,
     sticky: Cell<bool>,
@@ -89,12 +93,24 @@ pub struct CudaDevice {
     pub(crate) references_agree: Cell<bool>,
 }
 
+/// The kernels of the timer.
 #[derive(Clone)]
 struct Helpers {
     noop: CudaFunction,
     spin: CudaFunction,
 }
 
+impl Helpers {
+    fn load(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
+        let module = context.load_module(Ptx::from_src(HELPERS_PTX))?;
+        Ok(Self {
+            noop: module.load_function("attention_noop")?,
+            spin: module.load_function("attention_spin")?,
+        })
+    }
+}
+
+/// A kernel that is ready to launch.
 #[derive(Clone)]
 struct BoundKernel {
     function: CudaFunction,
@@ -134,7 +150,7 @@ impl Drop for CudaDevice {
 }
 
 impl CudaDevice {
-    /// `ordinal`: of the GPUs that the driver shows.
+    /// Opens the GPU with the number `ordinal` among those that the driver shows.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
         let (context, mut info) = attach(ordinal)?;
         // SAFETY: this type submits everything to one stream, so nothing needs the events that would order several.
@@ -172,12 +188,12 @@ impl CudaDevice {
         self.telemetry.as_ref().and_then(Telemetry::energy_mj)
     }
 
-    /// The time before [`CudaError::Hang`]: longer under a profiler or sanitizer.
+    /// Sets the time before [`CudaError::Hang`]: longer under a profiler or sanitizer.
     pub fn set_watchdog(&mut self, watchdog: Duration) {
         self.watchdog = watchdog;
     }
 
-    /// A plain launch into a freshly poisoned output; inputs are downloaded, too, for gate C6.
+    /// Launches a kernel once into a freshly poisoned output. Inputs are downloaded, too, for gate C6.
     pub fn execute(
         &self,
         stage: &LoadedStage,
@@ -187,29 +203,36 @@ impl CudaDevice {
         self.check_usable()?;
         let kernel = self.bind(stage, prepared, staged)?;
         let inputs = self.upload_inputs(staged)?;
-        let output = self.upload(&staged.output.bytes)?;
-        let lse = prepared
+        let device_output = self.upload(&staged.output.bytes)?;
+        let device_lse = prepared
             .lse
             .then(|| self.upload(&staged.lse.bytes))
             .transpose()?;
-        let launch = self.launch_of(prepared, staged, &inputs, &output, lse.as_ref())?;
-        self.enqueue(&kernel, &launch)?;
+        let argument = self.argument(
+            prepared,
+            staged,
+            &inputs,
+            &device_output,
+            device_lse.as_ref(),
+        )?;
+        self.enqueue(&kernel, &argument)?;
         self.finish(&kernel.name, Duration::ZERO)?;
-        let lse = lse.map(|lse| self.download(&lse)).transpose()?;
-        let execution = self.read_back(&kernel.name, staged, &inputs, &output)?;
+        let lse = device_lse.map(|slice| self.download(&slice)).transpose()?;
+        let execution = self.read_back(&kernel.name, staged, &inputs, &device_output)?;
         Ok(Execution { lse, ..execution })
     }
 
     fn module(&self, stage: &LoadedStage) -> Result<Arc<CudaModule>, CudaError> {
-        let id = stage.info().id;
-        let fatbin = stage.attention.artifacts().fatbin;
-        let fatbin = fatbin.ok_or_else(|| CudaError::NotBuilt {
-            stage: id.to_string(),
-        })?;
-        self.load_module(id, fatbin)
+        let owner = stage.info().id;
+        let Some(fatbin) = stage.attention.artifacts().fatbin else {
+            return Err(CudaError::NotBuilt {
+                stage: owner.to_string(),
+            });
+        };
+        self.load_module(owner, fatbin)
     }
 
-    /// Loads code once. `owner`: what it is of, in errors.
+    /// Loads code once. Errors name `owner`.
     fn load_module(
         &self,
         owner: &str,
@@ -219,8 +242,10 @@ impl CudaDevice {
         if let Some(module) = self.modules.borrow().get(&key) {
             return Ok(Arc::clone(module));
         }
-        let module = self.context.load_module(Ptx::from_binary(fatbin.to_vec()));
-        let module = module.map_err(|error| self.no_code(owner, "any kernel", error))?;
+        let module = self
+            .context
+            .load_module(Ptx::from_binary(fatbin.to_vec()))
+            .map_err(|error| self.no_code(owner, "any kernel", error))?;
         self.modules.borrow_mut().insert(key, Arc::clone(&module));
         Ok(module)
     }
@@ -235,17 +260,17 @@ impl CudaDevice {
         })
     }
 
-    /// With as much dynamic shared memory as its launches need.
+    /// Returns a kernel's function with as much dynamic shared memory as its launches need.
     fn function(
         &self,
         stage: &LoadedStage,
         kernel: &Kernel,
         name: &LaunchName,
     ) -> Result<CudaFunction, CudaError> {
-        let module = self.module(stage)?;
-        let function = module.load_function(&kernel.symbol);
-        let function =
-            function.map_err(|error| self.no_code(stage.info().id, &kernel.symbol, error))?;
+        let function = self
+            .module(stage)?
+            .load_function(&kernel.symbol)
+            .map_err(|error| self.no_code(stage.info().id, &kernel.symbol, error))?;
         let attributes = |error| self.driver_error("setting a kernel's shared memory", error);
         let fixed = function.shared_size_bytes().map_err(attributes)?.max(0) as usize;
         let (dynamic, available) = (kernel.dynamic_shared_bytes, self.info.shared_optin_bytes);
@@ -271,11 +296,13 @@ impl CudaDevice {
         prepared: &Prepared<'_>,
         staged: &Staged,
     ) -> Result<BoundKernel, CudaError> {
-        let problem = &staged.problem;
+        let Problem {
+            shape, dtype, mask, ..
+        } = staged.problem;
         let name = LaunchName {
             stage: stage.info().id.to_string(),
             variant: prepared.kernel.variant.clone(),
-            problem: format!("{} {} {}", problem.shape, problem.dtype, problem.mask),
+            problem: format!("{shape} {dtype} {mask}"),
         };
         let [x, y, z] = prepared.grid;
         let config = LaunchConfig {
@@ -294,15 +321,7 @@ impl CudaDevice {
         if let Some(helpers) = &*self.helpers.borrow() {
             return Ok(helpers.clone());
         }
-        let load = || {
-            let module = self.context.load_module(Ptx::from_src(HELPERS_PTX))?;
-            let noop = module.load_function("attention_noop")?;
-            Ok(Helpers {
-                noop,
-                spin: module.load_function("attention_spin")?,
-            })
-        };
-        let helpers = load()
+        let helpers = Helpers::load(&self.context)
             .map_err(|error| self.driver_error("translating the timer's helper kernels", error))?;
         Ok(self.helpers.borrow_mut().insert(helpers).clone())
     }
@@ -319,7 +338,7 @@ impl CudaDevice {
             .map_err(|error| self.driver_error("copying to the GPU", error))
     }
 
-    /// Kernels before it must have been waited for: this call has no watchdog.
+    /// Copies to the host. Kernels before it must have been waited for: this call has no watchdog.
     fn download<T: DeviceRepr + Clone + Default>(
         &self,
         device: &CudaSlice<T>,
@@ -335,22 +354,28 @@ impl CudaDevice {
 
     fn upload_inputs(&self, staged: &Staged) -> Result<DeviceInputs, CudaError> {
         let [q, k, v] = &staged.inputs;
-        let scales = |scales: &[f32]| {
-            (!scales.is_empty())
-                .then(|| self.upload(scales))
-                .transpose()
-        };
         Ok(DeviceInputs {
             images: [
                 self.upload(&q.image.bytes)?,
                 self.upload(&k.image.bytes)?,
                 self.upload(&v.image.bytes)?,
             ],
-            scales: [scales(&q.scales)?, scales(&k.scales)?, scales(&v.scales)?],
+            scales: [
+                self.upload_scales(&q.scales)?,
+                self.upload_scales(&k.scales)?,
+                self.upload_scales(&v.scales)?,
+            ],
         })
     }
 
-    /// All but the log-sum-exps, after a launch that has been waited for.
+    fn upload_scales(&self, scales: &[f32]) -> Result<Option<CudaSlice<f32>>, CudaError> {
+        if scales.is_empty() {
+            return Ok(None);
+        }
+        self.upload(scales).map(Some)
+    }
+
+    /// Copies all but the log-sum-exps to the host, after a launch that has been waited for.
     fn read_back(
         &self,
         name: &LaunchName,
@@ -358,12 +383,11 @@ impl CudaDevice {
         inputs: &DeviceInputs,
         output: &CudaSlice<u8>,
     ) -> Result<Execution, CudaError> {
-        for (operand, scales) in staged.inputs.iter().zip(&inputs.scales) {
-            let Some(scales) = scales else { continue };
-            let bits = |values: &[f32]| -> Vec<u32> {
-                values.iter().map(|value| value.to_bits()).collect()
+        for (operand, device_scales) in staged.inputs.iter().zip(&inputs.scales) {
+            let Some(slice) = device_scales else {
+                continue;
             };
-            if bits(&self.download(scales)?) != bits(&operand.scales) {
+            if bits(&self.download(slice)?) != bits(&operand.scales) {
                 return Err(CudaError::ScalesChanged {
                     launch: Box::new(name.clone()),
                     tensor: operand.name,
@@ -378,7 +402,8 @@ impl CudaDevice {
         })
     }
 
-    fn launch_of(
+    /// Returns what a launch of an attention kernel takes.
+    fn argument(
         &self,
         prepared: &Prepared<'_>,
         staged: &Staged,
@@ -387,16 +412,15 @@ impl CudaDevice {
         lse: Option<&CudaSlice<u8>>,
     ) -> Result<Argument, CudaError> {
         let image = |i: usize| self.address(&inputs.images[i]);
-        let scales = |i: usize| {
-            inputs.scales[i]
-                .as_ref()
-                .map_or(std::ptr::null(), |s| self.address(s) as *const f32)
+        let scales = |i: usize| match &inputs.scales[i] {
+            Some(slice) => self.address(slice) as *const f32,
+            None => std::ptr::null(),
         };
         let params = staged.params(
             [image(0), image(1), image(2)],
             [scales(0), scales(1), scales(2)],
             self.address(output),
-            lse.map_or(std::ptr::null_mut(), |lse| self.address(lse)),
+            lse.map_or(std::ptr::null_mut(), |slice| self.address(slice)),
         );
         let launch = maps::launch(&staged.problem, params, prepared.kernel.boxes, |map| {
             encode(map).map_err(|error| self.driver_error("encoding a tensor map", error))
@@ -417,17 +441,18 @@ impl CudaDevice {
             Argument::Nanoseconds(duration) => launch.arg(duration),
             Argument::Attention(attention) => launch.arg(&**attention),
         };
-        // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one u64, and every entry
-        // of a stage takes AttentionLaunch, or AttentionParams, by value. Its addresses are allocations that the caller keeps until the
-        // stream has been waited for. What a kernel does within is checked by the gates (guard bands around every
-        // tensor, inputs compared afterwards, compute-sanitizer).
+        // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one u64,
+        // and every entry of a stage takes AttentionLaunch, or AttentionParams, by value. Its addresses
+        // are allocations that the caller keeps until the stream has been waited for. What a kernel
+        // does within is checked by the gates (guard bands around every tensor, inputs compared
+        // afterwards, compute-sanitizer).
         let launched = unsafe { launch.launch(kernel.config) };
         launched
             .map(drop)
             .map_err(|error| self.launch_error(&kernel.name, error))
     }
 
-    /// Until the stream is idle: for `expected` plus the watchdog's time.
+    /// Waits until the stream is idle, for `expected` plus the watchdog's time.
     fn finish(&self, name: &LaunchName, expected: Duration) -> Result<(), CudaError> {
         let event = self
             .stream
@@ -436,16 +461,15 @@ impl CudaDevice {
         self.wait(&event, name, expected)
     }
 
-    /// A blocking wait could never return.
+    /// Waits for an event by polling: a blocking wait could never return.
     fn wait(
         &self,
         event: &CudaEvent,
         name: &LaunchName,
         expected: Duration,
     ) -> Result<(), CudaError> {
-        match poll(expected, self.watchdog + expected, || {
-            event.try_is_complete()
-        }) {
+        let allowance = self.watchdog + expected;
+        match poll(expected, allowance, || event.try_is_complete()) {
             Ok(None) => Ok(()),
             Ok(Some(waited)) => Err(self.failed(CudaError::Hang {
                 launch: Box::new(name.clone()),
@@ -480,7 +504,8 @@ impl CudaDevice {
     }
 }
 
-/// Until the answer is yes; how long it waited if longer than `allowance`. Meanwhile it takes [`pause`]s.
+/// Polls until the answer is yes, with [`pause`]s. Returns how long it waited if it gave up after
+/// `allowance`.
 fn poll<E>(
     expected: Duration,
     allowance: Duration,
@@ -493,14 +518,15 @@ fn poll<E>(
             return Ok(Some(waited));
         }
         match pause(waited, expected) {
-            Some(pause) => std::thread::sleep(pause),
+            Some(duration) => std::thread::sleep(duration),
             None => std::hint::spin_loop(),
         }
     }
     Ok(None)
 }
 
-/// None while the work is `expected` to run: a virtual machine may oversleep by milliseconds.
+/// Returns how long to sleep: not at all while the work is `expected` to run, as a virtual machine may
+/// oversleep by milliseconds.
 fn pause(waited: Duration, expected: Duration) -> Option<Duration> {
     let is_late = waited > expected.max(Duration::from_millis(20));
     is_late.then_some(Duration::from_micros(200))
@@ -513,7 +539,8 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     }
     let mut threshold = u64::MAX;
     let value = (&raw mut threshold).cast::<c_void>();
-    // SAFETY: the context is of this device; the attribute is one 64-bit number, which is read before the call returns.
+    // SAFETY: the context belongs to this device; the attribute is one 64-bit number, which is read
+    // before the call returns.
     unsafe {
         let pool = result::device::get_default_mem_pool(context.cu_device())?;
         result::mem_pool::set_attribute(
@@ -524,7 +551,7 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     }
 }
 
-/// As TMA reads it.
+/// Encodes a map as TMA reads it.
 pub fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
     // TMA moves elements as they are, whatever type they have.
@@ -538,8 +565,8 @@ pub fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
         _ => MapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
     };
     let (box_extents, element_strides) = ([map.box_columns, map.box_rows, 1, 1], [1; 4]);
-    // SAFETY: the arrays have as many elements as the rank of 4 asks for (strides one less), and live through the call;
-    // the address is only noted.
+    // SAFETY: the arrays have as many elements as the rank of 4 asks for (strides one less), and live
+    // through the call; the address is only noted.
     let result = unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut encoded,
@@ -564,8 +591,8 @@ pub fn is_present() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-/// The process's primary context on GPU number `ordinal`, current on this thread afterwards, and
-/// what the GPU is.
+/// Returns the process's primary context on GPU number `ordinal`, current on this thread afterwards,
+/// and what the GPU is.
 pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaError> {
     let (_, info) = find(ordinal)?;
     let context = CudaContext::new(ordinal).map_err(opening)?;
@@ -584,11 +611,11 @@ pub fn find(ordinal: usize) -> Result<(CUdevice, DeviceInfo), CudaError> {
         doing: "asking for the driver's version",
         error,
     })?;
-    let cuda_version = cuda_version(version);
-    if cuda_version < NEEDED_CUDA {
+    let supported_cuda = decode_version(version);
+    if supported_cuda < NEEDED_CUDA {
         return Err(CudaError::DriverTooOld {
             needed: NEEDED_CUDA,
-            found: cuda_version,
+            found: supported_cuda,
         });
     }
     let count = match CudaContext::device_count() {
@@ -605,7 +632,7 @@ pub fn find(ordinal: usize) -> Result<(CUdevice, DeviceInfo), CudaError> {
         return Err(CudaError::NoDevice { ordinal, count });
     }
     let device = result::device::get(ordinal as i32).map_err(opening)?;
-    let info = device_info(device, cuda_version).map_err(opening)?;
+    let info = device_info(device, supported_cuda).map_err(opening)?;
     Ok((device, info))
 }
 
@@ -616,10 +643,14 @@ fn opening(error: DriverError) -> CudaError {
     }
 }
 
-/// 13000 is CUDA 13.0.
-fn cuda_version(number: i32) -> (u32, u32) {
-    let number = number.max(0) as u32;
+/// Decodes a version of CUDA: 13000 is 13.0.
+fn decode_version(code: i32) -> (u32, u32) {
+    let number = code.max(0) as u32;
     (number / 1000, number % 1000 / 10)
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
 }
 
 fn device_info(device: CUdevice, cuda_version: (u32, u32)) -> Result<DeviceInfo, DriverError> {
@@ -663,9 +694,10 @@ mod tests {
 
     #[test]
     fn versions_are_decoded() {
-        assert_eq!(cuda_version(13000), (13, 0));
-        assert_eq!(cuda_version(12080), (12, 8));
-        assert!(cuda_version(12090) < NEEDED_CUDA && cuda_version(13010) >= NEEDED_CUDA);
+        assert_eq!(decode_version(13000), (13, 0));
+        assert_eq!(decode_version(12080), (12, 8));
+        assert!(decode_version(12090) < NEEDED_CUDA);
+        assert!(decode_version(13010) >= NEEDED_CUDA);
     }
 
     #[test]
@@ -682,28 +714,39 @@ mod tests {
         assert!(!error.to_string().contains('\n'), "{error}");
     }
 
+    const LONG: Duration = Duration::from_secs(600);
+
     #[test]
-    fn a_wait_ends_with_the_event_with_its_error_or_with_the_watchdog() {
-        let long = Duration::from_secs(600);
-        let mut asked = 0;
-        let third = || {
-            asked += 1;
-            Ok::<_, ()>(asked == 3)
-        };
-        let soon = Duration::ZERO;
-        assert_eq!((poll(soon, long, third), asked), (Ok(None), 3));
-        assert_eq!(poll(soon, long, || Err("lost")), Err("lost"));
+    fn a_wait_ends_with_the_event() {
+        let mut polls = 0;
+        let waited = poll(Duration::ZERO, LONG, || {
+            polls += 1;
+            Ok::<_, ()>(polls == 3)
+        });
+        assert_eq!((waited, polls), (Ok(None), 3));
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_events_error() {
+        let waited = poll(Duration::ZERO, LONG, || Err("lost"));
+        assert_eq!(waited, Err("lost"));
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_watchdog() {
         let allowance = Duration::from_millis(30);
-        let waited = poll(soon, allowance, || Ok::<_, ()>(false))
+        let waited = poll(Duration::ZERO, allowance, || Ok::<_, ()>(false))
             .unwrap()
             .expect("the event never happens");
-        assert!(waited > allowance && waited < long, "{waited:?}");
+        assert!(waited > allowance && waited < LONG, "{waited:?}");
     }
 
     #[test]
     fn a_wait_sleeps_only_once_it_is_longer_than_expected() {
-        let ms = Duration::from_millis;
-        let sleeps = |waited, expected| pause(ms(waited), ms(expected)).is_some();
+        let sleeps = |waited_ms, expected_ms| {
+            let waited = Duration::from_millis(waited_ms);
+            pause(waited, Duration::from_millis(expected_ms)).is_some()
+        };
         assert!(!sleeps(20, 0) && sleeps(21, 0));
         assert!(!sleeps(42, 42) && sleeps(43, 42));
     }

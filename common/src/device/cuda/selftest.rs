@@ -1,25 +1,26 @@
-//! The timer tested on a GPU: a kernel of known length, the same arm twice, injected delays, and a kernel that does nothing.
+//! Tests the timer on a GPU: a kernel of known length, the same arm twice, injected delays, and a
+//! kernel that does nothing.
 
 use super::{CudaDevice, CudaError, InputPool};
 use crate::stage::{LoadedStage, Prepared};
-use crate::timing::Change;
-use crate::timing::{Plan, SpeedOfLight};
+use crate::timing::{Change, Plan, SpeedOfLight};
 use crate::verdict::Verdict;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// One check of the timer and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerCheck {
-    /// `injected delay of 5 %`.
+    /// What was done: `injected delay of 5 %`.
     pub name: String,
     pub expected: String,
-    /// What came out, with its figures.
+    /// The outcome, with its figures.
     pub found: String,
     pub ok: bool,
 }
 
-/// Every check, with `prepared` over the sets of `pool`, in some ten seconds. A delay of 1 % must be told from nothing only
-/// where noise allows it; 2 and 5 % always.
+/// Runs every check, with `prepared` over the sets of `pool`, in some ten seconds. A delay of 1 % must
+/// be seen only where noise allows it; 2 and 5 % always.
 pub fn timer_checks(
     device: &CudaDevice,
     stage: &LoadedStage,
@@ -33,31 +34,31 @@ pub fn timer_checks(
         let mut new = device
             .arm(stage, prepared, pool)?
             .with_delay(percent / 100.0);
-        let comparison = device.measure_pair(&mut base, &mut new, plan)?.comparison;
+        let timed = device.measure_pair(&mut base, &mut new, plan)?;
+        let (change, ratio) = (timed.comparison.change(), timed.comparison.ratios.p50);
         let (name, expected) = if percent == 0.0 {
             ("the same arm twice".to_string(), Change::Same)
         } else {
             (format!("injected delay of {percent} %"), Change::Slower)
         };
-        let (found, ratio) = (comparison.change(), comparison.ratios.p50);
         checks.push(TimerCheck {
             name,
             expected: expected.to_string(),
             found: format!(
-                "{found}: {:.4}x [{:.4}, {:.4}], noise {:.1} %",
+                "{change}: {:.4}x [{:.4}, {:.4}], noise {:.1} %",
                 ratio.value,
                 ratio.interval.low,
                 ratio.interval.high,
-                100.0 * comparison.noise()
+                100.0 * timed.comparison.noise()
             ),
-            ok: found == expected || percent == 1.0 && found == Change::Ambiguous,
+            ok: change == expected || percent == 1.0 && change == Change::Ambiguous,
         });
     }
     checks.extend(nothing_done(device, stage, prepared, pool, plan)?);
     Ok(checks)
 }
 
-/// Read both ways; a timer that starts too late reads less.
+/// Times a kernel of known length both ways: a timer that starts too late reads less.
 pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, CudaError> {
     let length_us = 100.0;
     let mut arm = device.spin_arm(Duration::from_micros(100))?;
@@ -73,7 +74,8 @@ pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, Cuda
     })
 }
 
-/// An empty kernel in a stage's place must be refused by the speed of light and because it leaves NaN.
+/// Times an empty kernel in a stage's place: it must be refused by the speed of light and because it
+/// leaves NaN.
 fn nothing_done(
     device: &CudaDevice,
     stage: &LoadedStage,
@@ -82,23 +84,23 @@ fn nothing_done(
     plan: &Plan,
 ) -> Result<[TimerCheck; 2], CudaError> {
     // An empty kernel fills a graph with hundreds of launches, and the verdict needs no fine interval.
-    let plan = &Plan {
+    let coarse_plan = &Plan {
         samples: 40,
         ..plan.clone()
     };
-    let zero_line = device.zero_line(plan)?;
+    let empty = device.zero_line(coarse_plan)?;
     let speed_of_light =
-        SpeedOfLight::roofline(pool.problem(), &device.info().name, pool.rotation());
-    let speed_of_light = speed_of_light.with_zero_line(zero_line.device.p50);
+        SpeedOfLight::roofline(pool.problem(), &device.info().name, pool.rotation())
+            .with_zero_line(empty.device.p50);
     let mut base = device.arm(stage, prepared, pool)?;
     let mut noop = device.noop_arm(Some(pool))?;
-    let timed = device.measure_pair(&mut base, &mut noop, plan)?;
+    let timed = device.measure_pair(&mut base, &mut noop, coarse_plan)?;
     let refused = speed_of_light.impossible(timed.comparison.new.min);
-    let untouched = |output: &super::RotatedOutput| {
+    let is_poisoned = |output: &super::RotatedOutput| {
         output.execution.output == pool.contents()[output.input].output.bytes
     };
-    let all_untouched = timed.new_outputs.iter().all(untouched);
-    let base_written = !timed.base_outputs.iter().any(untouched);
+    let is_all_poisoned = timed.new_outputs.iter().all(is_poisoned);
+    let is_base_written = !timed.base_outputs.iter().any(is_poisoned);
     Ok([
         TimerCheck {
             name: "an empty kernel claims the problem: time".to_string(),
@@ -111,8 +113,10 @@ fn nothing_done(
         TimerCheck {
             name: "an empty kernel claims the problem: outputs".to_string(),
             expected: "still poisoned; the stage's own are not".to_string(),
-            found: format!("poisoned: {all_untouched}; the stage's own written: {base_written}"),
-            ok: all_untouched && base_written,
+            found: format!(
+                "poisoned: {is_all_poisoned}; the stage's own written: {is_base_written}"
+            ),
+            ok: is_all_poisoned && is_base_written,
         },
     ])
 }
