@@ -1,6 +1,8 @@
-//! A tensor as it lies in a kernel's memory: rows, with NaN around them and in every gap of its placement. Both backends
-//! upload the same bytes; gate C6 looks at them again after the launch. The gap between heads is as tall as the tallest tile, so
-//! that a tile that runs past the last row of a strided tensor reads NaN and never a neighbour's row, which masking would hide. Each has
+//! A tensor as it lies in a kernel's memory: rows, with NaN around them and in every gap of its
+//! placement. Both backends upload the same bytes; gate C6 looks at them again after the launch.
+//!
+//! The gap between heads is as tall as the tallest tile, so that a tile that runs past the last row of a
+//! strided tensor reads NaN and never a neighbour's row, which masking would hide. Each tensor has
 //! pitches of its own, so that the stride of one, used for another, leads into a gap.
 
 use crate::format::Format;
@@ -10,36 +12,41 @@ use std::ops::Range;
 
 pub use crate::placement::STRIDE_ALIGN;
 
-/// NaN rows before the first element, after the last, and between heads: no stage has a taller tile (each stage's tests ask).
+/// The number of NaN rows before the first element, after the last, and between heads: no stage has a
+/// taller tile (each stage's tests ask).
 pub const GAP_ROWS: usize = 256;
-/// Bytes: of an image's base address and, where its placement does not say otherwise, of its first element's offset.
+/// The alignment in bytes of an image's base address and, where its placement has no other, of its first
+/// element's offset.
 pub const BASE_ALIGN: usize = 128;
-/// An output element before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's `0x7e00` or `0xfe00` in
-/// f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and "computed as NaN" differ.
+/// An output element before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's
+/// `0x7e00` or `0xfe00` in f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and "computed as
+/// NaN" differ.
 pub const UNWRITTEN: u16 = 0xffff;
-/// Guard bands and gaps of an output: another NaN, so that unwritten elements copied there are seen.
+/// An element of an output's guard bands and gaps: another NaN, so that unwritten elements copied there
+/// are seen.
 pub const OUTPUT_GUARD: u16 = 0xffa5;
-/// NaN in every dtype.
+/// A byte of NaN in every dtype.
 const INPUT_GUARD: u8 = 0xff;
-/// Bytes: rows of log-sum-exps are single elements.
+/// The least bytes of a guard band: rows of log-sum-exps are single elements.
 const LEAST_GUARD: usize = 4096;
-/// Of a head whose rows are far apart.
+/// The elements of a head whose rows are far apart.
 const FAR_ELEMENTS: usize = 1 << 37;
-/// Bytes before and after them: more than 32-bit arithmetic goes astray.
+/// The bytes before and after such rows: more than 32-bit arithmetic goes astray.
 const FAR_GUARD: usize = 1 << 34;
 
 named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Layout {
-        /// Dense, between guard bands: what timing uses.
+        /// Dense rows between guard bands: what timing uses.
         Packed = "packed",
-        /// A row pitch of each tensor's own, NaN rows between heads, batches not a multiple of heads apart.
+        /// A row pitch of each tensor's own, NaN rows between heads, batches not a multiple of heads
+        /// apart.
         Strided = "strided",
     }
 }
 
 impl Layout {
-    /// Of Q, K, V or, if `None`, the output.
+    /// Returns the placement of Q, K, V or, if `None`, the output.
     fn placement(self, tensor: Option<Tensor>, row_bytes: usize) -> Placement {
         match self {
             Layout::Packed => Placement::PACKED,
@@ -52,7 +59,8 @@ impl Layout {
                     None => 5,
                 };
                 let row_gap = units * STRIDE_ALIGN;
-                // One unit more than whole rows: a kernel that mixes up strides can't land on a row's start by luck.
+                // One unit more than whole rows: a kernel that mixes up strides cannot land on a row's
+                // start by luck.
                 let head_gap = GAP_ROWS * (row_bytes + row_gap) + STRIDE_ALIGN;
                 Placement {
                     gaps: [3 * STRIDE_ALIGN, head_gap, row_gap],
@@ -63,28 +71,30 @@ impl Layout {
     }
 }
 
+/// A byte that should not have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Byte in the image.
+    /// The byte's offset in the image.
     pub offset: usize,
-    /// "2 bytes past the end of row [0, 1, 16]".
+    /// The byte's place: "2 bytes past the end of row [0, 1, 16]".
     pub what: String,
 }
 
+/// The bytes of a tensor and its surroundings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
-    /// For an address that is a multiple of [`BASE_ALIGN`].
+    /// The bytes, for an address that is a multiple of [`BASE_ALIGN`].
     pub bytes: Vec<u8>,
-    /// Bytes before element `[0, 0, 0, 0]`; a multiple of [`STRIDE_ALIGN`].
+    /// The bytes before element `[0, 0, 0, 0]`; a multiple of [`STRIDE_ALIGN`].
     pub offset: usize,
-    /// In elements: batch, head, row, as in `AttentionTensor`.
+    /// The strides in elements: batch, head, row, as in `AttentionTensor`.
     pub strides: [i64; 3],
     /// `[batch, heads, rows, head_dim]`.
     pub extents: [usize; 4],
     pub element_bytes: usize,
-    /// Of its rows; see [`Placement`].
+    /// The placement of the rows.
     placement: Placement,
-    /// What reports call it: a [`Layout`]'s name, or "placed".
+    /// The word for the layout in reports: a [`Layout`]'s name, or "placed".
     pub layout: &'static str,
 }
 
@@ -93,10 +103,10 @@ const PLACED: &str = "placed";
 
 impl Image {
     pub fn of_operand(operand: &Operand, tensor: Tensor, layout: Layout) -> Self {
-        let placement = layout.placement(Some(tensor), operand.extents[3] * operand.dtype.bytes());
+        let row_bytes = operand.extents[3] * operand.dtype.bytes();
         Self {
             layout: layout.name(),
-            ..Self::placed_operand(operand, placement)
+            ..Self::placed_operand(operand, layout.placement(Some(tensor), row_bytes))
         }
     }
 
@@ -111,45 +121,43 @@ impl Image {
         image
     }
 
-    /// Of either format: [`UNWRITTEN`] among [`OUTPUT_GUARD`]s.
+    /// Makes an output of either format: [`UNWRITTEN`] among [`OUTPUT_GUARD`]s.
     pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
-        let placement = layout.placement(None, extents[3] * size_of::<u16>());
+        let row_bytes = extents[3] * size_of::<u16>();
         Self {
             layout: layout.name(),
-            ..Self::placed_output(extents, placement)
+            ..Self::placed_output(extents, layout.placement(None, row_bytes))
         }
     }
 
-    /// The same.
+    /// Makes a poisoned output with a placement.
     pub fn placed_output(extents: [usize; 4], placement: Placement) -> Self {
         Self::empty(extents, size_of::<u16>(), placement).poisoned()
     }
 
-    /// `[batch, heads, rows]`, dense f32, poisoned likewise.
+    /// Makes log-sum-exps `[batch, heads, rows]`, dense f32, poisoned likewise.
     pub fn poisoned_lse([batch, heads, rows]: [usize; 3]) -> Self {
         let extents = [batch, heads, rows, 1];
-        let image = Self::empty(extents, size_of::<f32>(), Placement::PACKED).poisoned();
         Self {
             layout: Layout::Packed.name(),
-            ..image
+            ..Self::empty(extents, size_of::<f32>(), Placement::PACKED).poisoned()
         }
     }
 
     fn poisoned(mut self) -> Self {
-        let fill = |bytes: &mut [u8], with: u16| {
-            for pair in bytes.chunks_exact_mut(2) {
-                pair.copy_from_slice(&with.to_le_bytes());
-            }
-        };
-        fill(&mut self.bytes, OUTPUT_GUARD);
+        fill_pairs(&mut self.bytes, OUTPUT_GUARD);
         for row in 0..self.rows() {
             let range = self.row_range(row);
-            fill(&mut self.bytes[range], UNWRITTEN);
+            fill_pairs(&mut self.bytes[range], UNWRITTEN);
         }
         self
     }
 
-    /// Dense. Panics if the image is not of f32.
+    /// Reads the elements of an f32 image, dense.
+    ///
+    /// # Panics
+    ///
+    /// If the elements are not f32.
     pub fn floats(&self, bytes: &[u8]) -> Vec<f32> {
         assert_eq!(self.element_bytes, size_of::<f32>(), "an f32 image");
         self.element_ranges()
@@ -157,7 +165,11 @@ impl Image {
             .collect()
     }
 
-    /// Dense. Panics if elements are not of 16 bits, or `bytes` has another length.
+    /// Reads the elements of a 16-bit image, dense.
+    ///
+    /// # Panics
+    ///
+    /// If elements do not have 16 bits, or `bytes` has another length.
     pub fn elements(&self, bytes: &[u8], format: Format) -> Vec<f32> {
         assert_eq!(self.element_bytes, 2, "an image of 16-bit elements");
         assert_eq!(bytes.len(), self.bytes.len(), "bytes of this image");
@@ -166,53 +178,49 @@ impl Image {
             .collect()
     }
 
-    /// What is missing in `dense` stays.
+    /// Returns the image's bytes with these elements. Where `dense` is shorter, elements stay.
     pub fn with_elements(&self, dense: &[u8]) -> Vec<u8> {
-        let mut bytes = self.bytes.clone();
+        let mut filled = self.bytes.clone();
         let row_bytes = self.extents[3] * self.element_bytes;
         for (range, row) in self.element_ranges().zip(dense.chunks_exact(row_bytes)) {
-            bytes[range].copy_from_slice(row);
+            filled[range].copy_from_slice(row);
         }
-        bytes
+        filled
     }
 
+    /// Returns the first byte outside of the elements that changed.
     pub fn first_violation(&self, after: &[u8]) -> Option<Violation> {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
         // Between the rows in memory order: the gap before each row, then what follows the last.
-        let mut start = 0;
+        let mut gap_start = 0;
         let end = after.len()..after.len();
-        let rows = (0..self.rows()).map(|place| self.row_range(self.row_at(place)));
-        for row in rows.chain([end]) {
-            if let Some(offset) = first_difference(&self.bytes, after, start..row.start) {
+        let rows_in_memory = (0..self.rows()).map(|place| self.row_range(self.row_at(place)));
+        for row in rows_in_memory.chain([end]) {
+            if let Some(offset) = first_difference(&self.bytes, after, gap_start..row.start) {
                 let what = self.describe(offset);
                 return Some(Violation { offset, what });
             }
-            start = row.end;
+            gap_start = row.end;
         }
         None
     }
 
+    /// Returns the first byte that changed.
     pub fn first_change(&self, after: &[u8]) -> Option<Violation> {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
         let offset = first_difference(&self.bytes, after, 0..after.len())?;
-        let before = self.last_row_before(offset);
-        let what = match before.map(|row| (row, self.row_range(row))) {
-            Some((row, range)) if range.contains(&offset) => {
-                let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
-                let column = (offset - range.start) / self.element_bytes;
-                format!("element [{b}, {h}, {s}, {column}]")
-            }
-            _ => self.describe(offset),
-        };
+        let what = self
+            .element_name(offset)
+            .unwrap_or_else(|| self.describe(offset));
         Some(Violation { offset, what })
     }
 
-    /// By batch, head and row, wherever they lie.
+    /// Returns the byte ranges of the rows by batch, head and row, wherever they lie.
     pub fn element_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         (0..self.rows()).map(|row| self.row_range(row))
     }
 
-    /// "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]".
+    /// Names an offset: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]".
     pub fn describe(&self, offset: usize) -> String {
         let Some(row) = self.last_row_before(offset) else {
             return format!("{} bytes before {}", self.offset - offset, self.row_name(0));
@@ -223,8 +231,8 @@ impl Image {
         }
     }
 
-    /// With rows so far apart that nearly every offset and stride takes more than 32 bits; without bytes, and with their
-    /// number. Rows of one place in their heads share a page.
+    /// Returns the image with rows so far apart that nearly every offset and stride takes more than 32
+    /// bits; without bytes, but with their number. Rows of one place in their heads share a page.
     pub fn far_apart(&self) -> (Self, usize) {
         let [batch, heads, rows, dim] = self.extents;
         let unit = (dim * self.element_bytes).next_multiple_of(BASE_ALIGN) / self.element_bytes;
@@ -247,15 +255,15 @@ impl Image {
         debug_assert!(placement.is_legal(), "{placement}");
         let [batch, heads, rows, dim] = extents;
         let (outer, row_bytes) = ([batch, heads, rows], dim * element_bytes);
-        let strides = placement.strides(outer, row_bytes);
-        let guard = (GAP_ROWS * strides[2])
+        let byte_strides = placement.strides(outer, row_bytes);
+        let guard = (GAP_ROWS * byte_strides[2])
             .max(LEAST_GUARD)
             .next_multiple_of(BASE_ALIGN);
-        let offset = guard + placement.offset;
+        let first_element = guard + placement.offset;
         Self {
-            bytes: vec![0; offset + placement.bytes(outer, row_bytes) + guard],
-            offset,
-            strides: strides.map(|bytes| (bytes / element_bytes) as i64),
+            bytes: vec![0; first_element + placement.bytes(outer, row_bytes) + guard],
+            offset: first_element,
+            strides: byte_strides.map(|bytes| (bytes / element_bytes) as i64),
             extents,
             element_bytes,
             placement,
@@ -278,7 +286,7 @@ impl Image {
         start..start + self.extents[3] * self.element_bytes
     }
 
-    /// The row that has `place` others before it in memory.
+    /// Returns the row that has `place` others before it in memory.
     fn row_at(&self, place: usize) -> usize {
         let [batch, heads, rows, _] = self.extents;
         let (mut index, mut rest) = ([0; 3], place);
@@ -290,7 +298,7 @@ impl Image {
         (index[0] * heads + index[1]) * rows + index[2]
     }
 
-    /// The last one in memory that begins at `offset` or before.
+    /// Returns the last row in memory that begins at `offset` or before.
     fn last_row_before(&self, offset: usize) -> Option<usize> {
         let (mut low, mut high) = (0, self.rows());
         while low < high {
@@ -304,22 +312,37 @@ impl Image {
         low.checked_sub(1).map(|place| self.row_at(place))
     }
 
+    /// Names the element at an offset, if there is one: "element [0, 1, 16, 3]".
+    fn element_name(&self, offset: usize) -> Option<String> {
+        let row = self.last_row_before(offset)?;
+        let range = self.row_range(row);
+        if !range.contains(&offset) {
+            return None;
+        }
+        let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
+        let column = (offset - range.start) / self.element_bytes;
+        Some(format!("element [{b}, {h}, {s}, {column}]"))
+    }
+
     fn row_name(&self, row: usize) -> String {
         let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
         format!("row [{b}, {h}, {s}]")
     }
 }
 
-fn first_difference(before: &[u8], after: &[u8], range: Range<usize>) -> Option<usize> {
-    let (before, after) = (&before[range.clone()], &after[range.clone()]);
-    if before == after {
+fn fill_pairs(bytes: &mut [u8], code: u16) {
+    for pair in bytes.chunks_exact_mut(2) {
+        pair.copy_from_slice(&code.to_le_bytes());
+    }
+}
+
+/// Returns the first offset within `range` at which the bytes differ.
+fn first_difference(before: &[u8], after: &[u8], mut range: Range<usize>) -> Option<usize> {
+    // Comparing slices is fast, and most ranges are equal.
+    if before[range.clone()] == after[range.clone()] {
         return None;
     }
-    before
-        .iter()
-        .zip(after)
-        .position(|(a, b)| a != b)
-        .map(|at| range.start + at)
+    range.find(|&offset| before[offset] != after[offset])
 }
 
 #[cfg(test)]
@@ -335,30 +358,25 @@ mod tests {
     #[test]
     fn elements_go_where_they_are_read_and_nowhere_else() {
         let extents = [2, 1, 3, 64];
-        for (format, layout) in Format::ALL
-            .into_iter()
-            .flat_map(|format| Layout::ALL.map(|layout| (format, layout)))
-        {
+        for format in Format::ALL {
             let dense: Vec<f32> = (0..2 * 3 * 64)
                 .map(|i| format.round(i as f32 / 3.0))
                 .collect();
-            let bytes = format.encode_bytes(&dense);
-            let image = Image::poisoned_output(extents, layout);
-            let written = image.with_elements(&bytes);
-            assert_eq!(image.elements(&written, format), dense);
-            assert_eq!(image.first_violation(&written), None);
-            assert_eq!(image.with_elements(&[]), image.bytes);
+            let encoded = format.encode_bytes(&dense);
+            for layout in Layout::ALL {
+                let image = Image::poisoned_output(extents, layout);
+                let written = image.with_elements(&encoded);
+                assert_eq!(image.elements(&written, format), dense);
+                assert_eq!(image.first_violation(&written), None);
+                assert_eq!(image.with_elements(&[]), image.bytes);
+            }
         }
     }
 
     fn operand(extents: [usize; 4], dtype: Dtype) -> Operand {
         let len = extents.iter().product::<usize>();
-        Operand::rounded(
-            extents,
-            dtype,
-            (0..len).map(|i| (i % 997) as f32 - 500.0).collect(),
-            None,
-        )
+        let values = (0..len).map(|i| (i % 997) as f32 - 500.0).collect();
+        Operand::rounded(extents, dtype, values, None)
     }
 
     fn extents() -> impl Strategy<Value = [usize; 4]> {
@@ -376,47 +394,60 @@ mod tests {
         let layouts = Layout::ALL.map(|layout| layout.placement(Some(Tensor::K), 128));
         let of_layouts = prop::sample::select(layouts.to_vec());
         let orders = prop::sample::select(&Order::ALL[..]);
-        let any = (orders, units(), units(), units(), 0..20usize);
-        let any = any.prop_map(|(order, batch, head, row, offset)| Placement {
+        let parts = (orders, units(), units(), units(), 0..20usize);
+        let others = parts.prop_map(|(order, batch, head, row, offset)| Placement {
             order,
             gaps: [batch, head, row].map(|units| units * STRIDE_ALIGN),
             offset: offset * STRIDE_ALIGN,
         });
-        prop_oneof![of_layouts, any]
+        prop_oneof![of_layouts, others]
     }
 
     proptest! {
         #[test]
-        fn every_element_is_where_the_strides_say(extents in extents(), dtype in prop::sample::select(&Dtype::ALL[..]), placement in placements()) {
-            let operand = operand(extents, dtype);
-            let image = Image::placed_operand(&operand, placement);
+        fn every_element_is_where_the_strides_say(
+            extents in extents(),
+            dtype in prop::sample::select(&Dtype::ALL[..]),
+            placement in placements(),
+        ) {
+            let source = operand(extents, dtype);
+            let image = Image::placed_operand(&source, placement);
             prop_assert_eq!(image.offset % BASE_ALIGN, placement.offset % BASE_ALIGN);
             for stride in image.strides {
                 prop_assert_eq!(stride as usize * image.element_bytes % STRIDE_ALIGN, 0);
             }
-            let mut elements = vec![false; image.bytes.len()];
-            for (i, stored) in operand.bytes.chunks(dtype.bytes()).enumerate() {
+            let mut is_element = vec![false; image.bytes.len()];
+            for (i, stored) in source.bytes.chunks(dtype.bytes()).enumerate() {
                 let [b, h, s, d] = index_of(extents, i).map(|i| i as i64);
                 let [batch, head, row] = image.strides;
-                let at = image.offset + (b * batch + h * head + s * row + d) as usize * image.element_bytes;
-                prop_assert_eq!(&image.bytes[at..at + stored.len()], stored);
-                elements[at..at + stored.len()].fill(true);
+                let element = (b * batch + h * head + s * row + d) as usize;
+                let start = image.offset + element * image.element_bytes;
+                prop_assert_eq!(&image.bytes[start..start + stored.len()], stored);
+                is_element[start..start + stored.len()].fill(true);
             }
-            prop_assert!(image.bytes.iter().zip(&elements).all(|(&byte, &element)| element || byte == 0xff));
+            for (offset, &byte) in image.bytes.iter().enumerate() {
+                prop_assert!(is_element[offset] || byte == 0xff, "{}", offset);
+            }
             if dtype != Dtype::E4m3 {
-                prop_assert_eq!(image.elements(&image.bytes, dtype.output()), operand.codes());
+                prop_assert_eq!(image.elements(&image.bytes, dtype.output()), source.codes());
             }
         }
 
         #[test]
-        fn any_single_byte_outside_is_seen(extents in extents(), placement in placements(), at: prop::sample::Index) {
+        fn any_single_byte_outside_is_seen(
+            extents in extents(),
+            placement in placements(),
+            index: prop::sample::Index,
+        ) {
             let image = Image::placed_output(extents, placement);
-            let inside = (0..image.rows()).any(|row| image.row_range(row).contains(&at.index(image.bytes.len())));
+            let changed = index.index(image.bytes.len());
+            let is_inside = image.element_ranges().any(|row| row.contains(&changed));
             let mut after = image.bytes.clone();
-            after[at.index(image.bytes.len())] ^= 1;
-            let found = image.first_violation(&after).map(|violation| violation.offset);
-            prop_assert_eq!(found, (!inside).then_some(at.index(image.bytes.len())));
-            prop_assert_eq!(image.first_change(&after).map(|change| change.offset), Some(at.index(image.bytes.len())));
+            after[changed] ^= 1;
+            let violation = image.first_violation(&after).map(|violation| violation.offset);
+            prop_assert_eq!(violation, (!is_inside).then_some(changed));
+            let change = image.first_change(&after).map(|change| change.offset);
+            prop_assert_eq!(change, Some(changed));
         }
     }
 
@@ -427,36 +458,28 @@ mod tests {
                 Image::of_operand(&operand([2, 2, 17, 64], dtype), Tensor::V, Layout::Strided);
             let pitch = image.strides[2] as usize * image.element_bytes;
             for head in 0..4 {
-                let end = image.row_range(head * 17 + 16).end;
-                assert!(
-                    image.bytes[end..end + GAP_ROWS * pitch]
-                        .iter()
-                        .all(|&byte| byte == 0xff),
-                    "head {head}"
-                );
+                let last_row = image.row_range(head * 17 + 16);
+                let gap = &image.bytes[last_row.end..last_row.end + GAP_ROWS * pitch];
+                assert!(gap.iter().all(|&byte| byte == 0xff), "head {head}");
             }
         }
     }
 
     #[test]
     fn no_two_tensors_share_a_stride() {
-        for crate::tier0::Case {
-            problem, family, ..
-        } in crate::tier0::cases()
-        {
-            let staged = Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided);
-            let [q, k, v] = staged
-                .inputs
-                .each_ref()
-                .map(|operand| operand.image.strides);
-            for index in 0..3 {
-                let strides =
-                    BTreeSet::from([q, k, v, staged.output.strides].map(|strides| strides[index]));
-                assert_eq!(strides.len(), 4, "{problem:?}: stride {index}");
+        for case in crate::tier0::cases() {
+            let inputs = Inputs::generate(&case.problem, case.family, 0);
+            let staged = Staged::new(&inputs, Layout::Strided);
+            let [q, k, v] = &staged.inputs;
+            let tensors = [&q.image, &k.image, &v.image, &staged.output];
+            for dimension in 0..3 {
+                let strides = tensors.map(|image| image.strides[dimension]);
+                let distinct = BTreeSet::from(strides).len();
+                assert_eq!(distinct, 4, "{:?}: stride {dimension}", case.problem);
             }
             // No stride leads to where another tensor's row starts.
-            for [batch, head, row] in [q, k, v, staged.output.strides] {
-                assert!(batch % head != 0 && head % row != 0, "{problem:?}");
+            for [batch, head, row] in tensors.map(|image| image.strides) {
+                assert!(batch % head != 0 && head % row != 0, "{:?}", case.problem);
             }
         }
     }
@@ -470,35 +493,33 @@ mod tests {
             let (far, bytes) =
                 Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed).far_apart();
             let mut rows: Vec<Range<usize>> = far.element_ranges().collect();
-            assert!(
-                rows.iter()
-                    .all(|row| row.start % STRIDE_ALIGN == 0 && row.end + FAR_GUARD / 2 <= bytes)
-            );
+            for row in &rows {
+                assert_eq!(row.start % STRIDE_ALIGN, 0, "{extents:?}");
+                assert!(row.end + FAR_GUARD / 2 <= bytes, "{extents:?}");
+            }
             rows.sort_by_key(|row| row.start);
-            assert!(
-                rows.windows(2).all(|pair| pair[0].end <= pair[1].start),
-                "{extents:?}"
-            );
-            let element = |row: &Range<usize>| (row.start - far.offset) / far.element_bytes;
-            assert!(element(&rows[rows.len() - 1]) > 1 << 36, "{extents:?}");
+            for pair in rows.windows(2) {
+                assert!(pair[0].end <= pair[1].start, "{extents:?}");
+            }
+            let last_element = (rows[rows.len() - 1].start - far.offset) / far.element_bytes;
+            assert!(last_element > 1 << 36, "{extents:?}");
             // Batch and head alone are too far for 32 bits; a row, within the 32 of the smallest tile.
-            assert!(
-                far.strides[..2].iter().all(|stride| *stride > 1 << 32)
-                    && 32 * far.strides[2] >= 1 << 32
-            );
+            assert!(far.strides[..2].iter().all(|stride| *stride > 1 << 32));
+            assert!(32 * far.strides[2] >= 1 << 32);
         }
     }
 
     #[test]
-    fn poison_is_nan_and_told_from_its_guard_bands() {
+    fn poison_is_nan_and_differs_from_its_guard_bands() {
         assert_eq!(Image::poisoned_lse([1, 2, 3]).offset, LEAST_GUARD);
         let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
         for format in Format::ALL {
             let [unwritten, guard] = [UNWRITTEN, OUTPUT_GUARD].map(|code| format.decode(code));
             assert!(unwritten.is_nan() && guard.is_nan());
             assert_ne!(unwritten.to_bits(), guard.to_bits());
-            let elements = image.elements(&image.bytes, format);
-            assert!(elements.iter().all(|x| x.to_bits() == unwritten.to_bits()));
+            for element in image.elements(&image.bytes, format) {
+                assert_eq!(element.to_bits(), unwritten.to_bits());
+            }
         }
         assert!(image.bytes.chunks(2).all(|pair| matches!(
             u16::from_le_bytes([pair[0], pair[1]]),
@@ -515,53 +536,62 @@ mod tests {
                 offset: 48,
             };
             let image = Image::placed_output([2, 3, 5, 64], placement);
-            let end = image.row_range(3 * 5 + 5 + 2).end;
-            let says = "3 bytes past the end of row [1, 1, 2]";
-            assert_eq!(image.describe(end + 3), says, "{order}");
+            let row_end = image.row_range(3 * 5 + 5 + 2).end;
+            let past_end = "3 bytes past the end of row [1, 1, 2]";
+            assert_eq!(image.describe(row_end + 3), past_end, "{order}");
             let mut after = image.bytes.clone();
-            after[end - 1] ^= 1;
+            after[row_end - 1] ^= 1;
             assert_eq!(image.first_violation(&after), None, "{order}");
-            let changed = image.first_change(&after).unwrap().what;
-            assert_eq!(changed, "element [1, 1, 2, 63]", "{order}");
+            let change = image.first_change(&after).unwrap();
+            assert_eq!(change.what, "element [1, 1, 2, 63]", "{order}");
         }
     }
 
+    fn small_output() -> Image {
+        Image::poisoned_output([1, 2, 3, 64], Layout::Strided)
+    }
+
     #[test]
-    fn violations_say_where() {
-        let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
-        assert_eq!(image.first_violation(&image.bytes), None);
-        let mut after = image.bytes.clone();
-        let end = image.row_range(4).end;
-        after[end + 2] = 0;
-        assert_eq!(
-            image.first_violation(&after).unwrap().what,
-            "2 bytes past the end of row [0, 1, 1]"
-        );
-        assert_eq!(
-            image.first_change(&after).unwrap().what,
-            "2 bytes past the end of row [0, 1, 1]"
-        );
+    fn offsets_are_named_by_the_nearest_row() {
+        let image = small_output();
+        let row_end = image.row_range(4).end;
         assert_eq!(
             image.describe(image.offset - 6),
             "6 bytes before row [0, 0, 0]"
         );
+        assert_eq!(image.describe(row_end - 1), "row [0, 1, 1]");
         assert_eq!(
-            (image.describe(end - 1), image.describe(end)),
-            (
-                "row [0, 1, 1]".into(),
-                "0 bytes past the end of row [0, 1, 1]".into()
-            )
+            image.describe(row_end),
+            "0 bytes past the end of row [0, 1, 1]"
         );
+    }
+
+    #[test]
+    fn an_untouched_image_has_no_violation() {
+        let image = small_output();
+        assert_eq!(image.first_violation(&image.bytes), None);
+    }
+
+    #[test]
+    fn the_first_violation_is_named() {
+        let image = small_output();
+        let mut after = image.bytes.clone();
+        after[image.row_range(4).end + 2] = 0;
+        let past_end = "2 bytes past the end of row [0, 1, 1]";
+        assert_eq!(image.first_violation(&after).unwrap().what, past_end);
+        assert_eq!(image.first_change(&after).unwrap().what, past_end);
+
         after[image.offset - 6] = 0;
-        assert_eq!(
-            image.first_violation(&after).unwrap().what,
-            "6 bytes before row [0, 0, 0]"
-        );
-        let mut changed = image.bytes.clone();
-        changed[image.row_offset(3) + 10] = 0;
-        assert_eq!(
-            image.first_change(&changed).unwrap().what,
-            "element [0, 1, 0, 5]"
-        );
+        let earlier = image.first_violation(&after).unwrap();
+        assert_eq!(earlier.what, "6 bytes before row [0, 0, 0]");
+    }
+
+    #[test]
+    fn a_changed_element_is_named() {
+        let image = small_output();
+        let mut after = image.bytes.clone();
+        after[image.row_offset(3) + 10] = 0;
+        let change = image.first_change(&after).unwrap();
+        assert_eq!(change.what, "element [0, 1, 0, 5]");
     }
 }

@@ -4,44 +4,46 @@ use crate::claim::{Claim, Where};
 use crate::limits::DeviceLimits;
 use crate::maps::BoxRows;
 use crate::params::{self, AttentionKernel, AttentionMaps};
-use crate::problem::{Dtype, Problem};
+use crate::problem::{Dtype, Problem, Shape};
 use crate::reference::Probability;
 use crate::resources::{Caps, KernelFacts, PtxasEntry};
-use kernel_build::report::{ArchitectureBuild, BuildReport, GpuBuild};
+use kernel_build::report::{BuildReport, GpuBuild};
 use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;
 
-/// The instances that `kernel.cu` declares, with their number, maps (null where all take parameters alone) and clusters'
-/// blocks (null where there are none).
+/// A function that returns the instances that `kernel.cu` declares, with their number, maps (null where
+/// all take parameters alone) and clusters' blocks (null where there are none).
 pub type Table = unsafe extern "C" fn(
     *mut i32,
     *mut *const AttentionMaps,
     *mut *const i32,
 ) -> *const AttentionKernel;
 
+/// What the build script made of a stage.
 pub struct Artifacts {
     pub kernels: Table,
     /// `None` without the feature `emulated`.
     pub traced_kernels: Option<Table>,
-    /// GPU code for every architecture built; `None` without nvcc.
+    /// The GPU code for every architecture built; `None` without nvcc.
     pub fatbin: Option<&'static [u8]>,
     pub report_json: &'static str,
     pub caps: &'static str,
-    /// Architectures that have its instructions (`sm_90a`); empty: all.
+    /// The architectures that have its instructions (`sm_90a`); empty: all.
     pub architectures: &'static [&'static str],
-    /// Device sources: paths from the workspace root, and text.
+    /// The device sources: paths from the workspace root, and text.
     pub sources: &'static [(&'static str, &'static str)],
 }
 
+/// What a stage declares about itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageInfo {
     pub id: &'static str,
     pub idea: &'static str,
-    /// Whose `kernel.cu` this one is a diff of.
+    /// The stage whose `kernel.cu` this one changes.
     pub predecessor: Option<&'static str>,
     pub role: Role,
-    /// For tests and quick runs: `wmma-qk-32x64`; see [`LoadedStage::default_variant`].
+    /// The variant for tests and quick runs: `wmma-qk-32x64`; see [`LoadedStage::default_variant`].
     pub default_variant: &'static str,
     pub claims: &'static [Claim],
     pub redundant: &'static [Redundant],
@@ -60,8 +62,8 @@ pub enum Role {
     },
 }
 
-/// A synchronisation site that every instance of a family does without; [`crate::suppression`] demands that each is listed, and
-/// no other.
+/// A synchronisation site that every instance of a family does without; [`crate::suppression`] demands
+/// that each is listed, and no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redundant {
     pub family: &'static str,
@@ -70,6 +72,7 @@ pub struct Redundant {
     pub reason: &'static str,
 }
 
+/// An instance: a preset compiled for an element type and a head size.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The code path: `wmma-qk`.
@@ -77,7 +80,7 @@ pub struct Kernel {
     /// The preset: `wmma-qk-32x64`.
     pub variant: String,
     pub facts: KernelFacts,
-    /// None of a stage that was built without its feature `emulated`.
+    /// The plain build; none in a stage that was built without its feature `emulated`.
     #[cfg(feature = "emulated")]
     pub emulated: Option<emulator::Entry>,
     #[cfg(feature = "emulated")]
@@ -123,50 +126,63 @@ pub enum Unsupported {
     },
 }
 
-/// An instance and its grid.
+/// An instance that is ready to launch, and its grid.
 #[derive(Clone, Debug)]
 pub struct Prepared<'a> {
     pub kernel: &'a Kernel,
-    /// Blocks: query tiles, query heads, batch, unless the stage says otherwise.
+    /// The blocks: query tiles, query heads, batch, unless the stage says otherwise.
     pub grid: [u32; 3],
     /// Whether it writes log-sum-exps; see [`Prepared::with_lse`].
     pub lse: bool,
 }
 
 impl Prepared<'_> {
-    /// With log-sum-exps. Errors: a kernel that writes none.
+    /// Asks for log-sum-exps.
+    ///
+    /// # Errors
+    ///
+    /// A kernel that writes none.
     pub fn with_lse(self) -> Result<Self, Unsupported> {
         if !self.kernel.lse {
-            let variant = self.kernel.variant.clone();
-            return Err(Unsupported::Lse { variant });
+            return Err(Unsupported::Lse {
+                variant: self.kernel.variant.clone(),
+            });
         }
         Ok(Self { lse: true, ..self })
     }
 }
 
+/// A stage, as its crate implements it.
 pub trait Attention: Sync {
     fn info(&self) -> &'static StageInfo;
 
     fn artifacts(&self) -> &'static Artifacts;
 
-    /// Whether the queries of all heads that read the same keys are rows of the same blocks.
+    /// Returns whether the queries of all heads that read the same keys are rows of the same blocks.
     fn packs_heads(&self, _kernel: &Kernel) -> bool {
         false
     }
 
-    /// Blocks: one per tile of rows, query head (or key head, where those are packed) and batch; tiles in whole clusters.
+    /// Returns the blocks: one per tile of rows, query head (or key head, where those are packed) and
+    /// batch; tiles in whole clusters.
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
-        let shape = &problem.shape;
+        let Shape {
+            batch,
+            heads_q,
+            heads_kv,
+            seq_q,
+            ..
+        } = problem.shape;
         let (rows, heads) = if self.packs_heads(kernel) {
-            (shape.seq_q * shape.heads_q / shape.heads_kv, shape.heads_kv)
+            (seq_q * heads_q / heads_kv, heads_kv)
         } else {
-            (shape.seq_q, shape.heads_q)
+            (seq_q, heads_q)
         };
         let tiles = rows.div_ceil(kernel.block_m) as u32;
         [
             tiles.next_multiple_of(kernel.cluster),
             heads as u32,
-            shape.batch as u32,
+            batch as u32,
         ]
     }
 
@@ -176,6 +192,7 @@ pub trait Attention: Sync {
     }
 }
 
+/// A stage whose artifacts contradict themselves.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{stage}: {problem}")]
 pub struct LoadError {
@@ -183,6 +200,7 @@ pub struct LoadError {
     pub problem: String,
 }
 
+/// A stage with its instances, tied to a device if there is one.
 pub struct LoadedStage {
     pub attention: &'static dyn Attention,
     pub kernels: Vec<Kernel>,
@@ -199,19 +217,21 @@ impl fmt::Debug for LoadedStage {
     }
 }
 
-/// Must equal `AttentionTable::CAPACITY` of the emulator's `attn/variant.cuh`.
+/// The capacity of the emulated table: `AttentionTable::CAPACITY` of the emulator's `attn/variant.cuh`.
 const TABLE_CAPACITY: i32 = 256;
 
 impl LoadedStage {
     pub fn load(attention: &'static dyn Attention) -> Result<Self, LoadError> {
-        let (info, artifacts) = (attention.info(), attention.artifacts());
+        let info = attention.info();
+        let artifacts = attention.artifacts();
         let fail = |problem| LoadError {
             stage: info.id,
             problem,
         };
+        let read = |table| read_table(table).map_err(|error| fail(error.to_string()));
         let report = serde_json::from_str(artifacts.report_json)
             .map_err(|error| fail(format!("the build report is not readable: {error}")))?;
-        let mut kernels = read_table(artifacts.kernels).map_err(fail)?;
+        let mut kernels = read(artifacts.kernels)?;
         let caps = Caps::parse(artifacts.caps)
             .map_err(|line| fail(format!("caps.csv: '{line}' is not `{}`", Caps::HEAD)))?;
         for kernel in &mut kernels {
@@ -219,9 +239,11 @@ impl LoadedStage {
         }
         #[cfg(feature = "emulated")]
         if let Some(table) = artifacts.traced_kernels {
-            for traced in read_table(table).map_err(fail)? {
-                let mut plain = kernels.iter_mut();
-                if let Some(kernel) = plain.find(|kernel| kernel.symbol == traced.symbol) {
+            for traced in read(table)? {
+                let plain = kernels
+                    .iter_mut()
+                    .find(|kernel| kernel.symbol == traced.symbol);
+                if let Some(kernel) = plain {
                     kernel.traced = traced.emulated;
                 }
             }
@@ -244,7 +266,7 @@ impl LoadedStage {
         self.attention.info()
     }
 
-    /// Not where the program was stripped; H1 needs them.
+    /// Returns whether the program has source lines, which H1 needs: not where it was stripped.
     #[cfg(feature = "emulated")]
     pub fn has_source_lines(&self) -> bool {
         self.kernels
@@ -253,11 +275,12 @@ impl LoadedStage {
             .is_some_and(emulator::trace::has_source_line)
     }
 
-    /// Whether any instance supports it; all stages support f16 and E4M3.
+    /// Returns whether any instance supports an element type; all stages support f16 and E4M3.
     pub fn takes(&self, dtype: Dtype) -> bool {
         self.kernels.iter().any(|kernel| kernel.dtype == dtype)
     }
 
+    /// Returns the presets in the order of their declaration.
     pub fn variants(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for kernel in &self.kernels {
@@ -268,50 +291,56 @@ impl LoadedStage {
         names
     }
 
-    /// The stage's default, else the first declared, of those that the device can run for every dtype and head size, if any.
+    /// Returns one preset per family: the stage's default, else the first declared, of those that the
+    /// device can run for every dtype and head size, if any.
     pub fn family_variants(&self) -> Vec<&str> {
-        let mut chosen: Vec<(&Kernel, _)> = Vec::new();
+        let mut chosen: Vec<&Kernel> = Vec::new();
         for kernel in &self.kernels {
-            let rank = (
-                self.runs(&kernel.variant),
-                kernel.variant == self.info().default_variant,
-            );
-            match chosen
+            let known = chosen
                 .iter_mut()
-                .find(|(known, _)| known.family == kernel.family)
-            {
-                Some(known) if rank > known.1 => *known = (kernel, rank),
+                .find(|known| known.family == kernel.family);
+            match known {
+                Some(known) if self.rank(kernel) > self.rank(known) => *known = kernel,
                 Some(_) => {}
-                None => chosen.push((kernel, rank)),
+                None => chosen.push(kernel),
             }
         }
-        let chosen = chosen.into_iter();
-        chosen.map(|(kernel, _)| kernel.variant.as_str()).collect()
+        let names = chosen.into_iter();
+        names.map(|kernel| kernel.variant.as_str()).collect()
+    }
+
+    /// Returns what decides which preset stands for its family: whether the device runs it, then
+    /// whether it is the stage's default.
+    fn rank(&self, kernel: &Kernel) -> (bool, bool) {
+        let is_default = kernel.variant == self.info().default_variant;
+        (self.runs(&kernel.variant), is_default)
     }
 
     pub fn family_of(&self, variant: &str) -> Option<&str> {
-        let mut kernels = self.kernels.iter();
-        let kernel = kernels.find(|kernel| kernel.variant == variant)?;
-        Some(&kernel.family)
+        self.kernels
+            .iter()
+            .find(|kernel| kernel.variant == variant)
+            .map(|kernel| kernel.family.as_str())
     }
 
-    /// The stage's own, or the first of its family that the device can run for every dtype and head size.
+    /// Returns the stage's default, or the first of its family that the device can run for every dtype
+    /// and head size.
     pub fn default_variant(&self) -> &str {
-        let named = self.info().default_variant;
+        let declared = self.info().default_variant;
         self.family_variants()
             .into_iter()
-            .find(|variant| self.family_of(variant) == self.family_of(named))
-            .unwrap_or(named)
+            .find(|variant| self.family_of(variant) == self.family_of(declared))
+            .unwrap_or(declared)
     }
 
-    /// Every instance, on the device.
+    /// Returns whether the device runs every instance of a preset.
     fn runs(&self, variant: &str) -> bool {
         self.kernels
             .iter()
             .all(|kernel| kernel.variant != variant || self.refuse(kernel).is_ok())
     }
 
-    /// An error where the device cannot run it.
+    /// Refuses an instance that the device cannot run.
     pub fn refuse(&self, kernel: &Kernel) -> Result<(), Unsupported> {
         match self.lacks(kernel) {
             None => Ok(()),
@@ -323,43 +352,42 @@ impl LoadedStage {
         }
     }
 
+    /// Returns what an instance needs and what the device has, where that is too little.
     pub fn lacks(&self, kernel: &Kernel) -> Option<(String, String)> {
-        let (device, only) = (self.device?, self.attention.artifacts().architectures);
-        if !only.is_empty() && !only.iter().any(|arch| device.is(arch)) {
-            return Some((only.join(" or "), device.to_string()));
+        let device = self.device?;
+        let architectures = self.attention.artifacts().architectures;
+        if !architectures.is_empty() && !architectures.iter().any(|arch| device.is(arch)) {
+            return Some((architectures.join(" or "), device.to_string()));
         }
         device.lacks(kernel)
     }
 
-    /// What ptxas reported, by architecture; empty without nvcc.
+    /// Returns what ptxas reported for each architecture; nothing without nvcc.
     pub fn ptxas_entries(&self, kernel: &Kernel) -> Vec<PtxasEntry> {
         let GpuBuild::Built(code) = &self.report.gpu else {
             return Vec::new();
         };
-        let of_arch = |arch: &ArchitectureBuild| {
+        let mut entries = Vec::new();
+        for arch in &code.architectures {
             let entry = arch
                 .entries
                 .iter()
-                .find(|entry| entry.symbol == kernel.symbol)?;
-            let (sass_sha256, warnings) = (entry.sass_sha256.clone(), entry.warnings.clone());
-            Some(PtxasEntry {
-                arch: arch.name.clone(),
-                sass_sha256,
-                resources: entry.resources,
-                warnings,
-            })
-        };
-        code.architectures.iter().filter_map(of_arch).collect()
+                .find(|entry| entry.symbol == kernel.symbol);
+            if let Some(entry) = entry {
+                entries.push(PtxasEntry {
+                    arch: arch.name.clone(),
+                    sass_sha256: entry.sass_sha256.clone(),
+                    resources: entry.resources,
+                    warnings: entry.warnings.clone(),
+                });
+            }
+        }
+        entries
     }
 
-    /// The instance for the problem's dtype and head size, with its grid.
+    /// Returns a preset's instance for the problem's dtype and head size, with its grid.
     pub fn prepare(&self, variant: &str, problem: &Problem) -> Result<Prepared<'_>, Unsupported> {
-        let mut of_variant = self
-            .kernels
-            .iter()
-            .filter(|kernel| kernel.variant == variant)
-            .peekable();
-        if of_variant.peek().is_none() {
+        if self.family_of(variant).is_none() {
             return Err(Unsupported::Variant {
                 stage: self.info().id,
                 variant: variant.to_string(),
@@ -367,17 +395,20 @@ impl LoadedStage {
             });
         }
         let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
-        let kernel = of_variant
-            .find(|kernel| (kernel.dtype, kernel.head_dim) == (dtype, head_dim))
-            .ok_or_else(|| Unsupported::Instance {
+        let instance = self.kernels.iter().find(|kernel| {
+            kernel.variant == variant && (kernel.dtype, kernel.head_dim) == (dtype, head_dim)
+        });
+        let Some(kernel) = instance else {
+            return Err(Unsupported::Instance {
                 variant: variant.to_string(),
                 dtype,
                 head_dim,
-            })?;
+            });
+        };
         self.launch(kernel, problem)
     }
 
-    /// The same of an instance that is for the problem's dtype and head size.
+    /// Returns an instance for the problem's dtype and head size with its grid.
     pub fn launch<'a>(
         &self,
         kernel: &'a Kernel,
@@ -393,19 +424,50 @@ impl LoadedStage {
     }
 }
 
-/// The error is what is wrong with the table.
-fn read_table(table: Table) -> Result<Vec<Kernel>, String> {
+/// Something that is wrong with the table of a stage.
+#[derive(Debug, thiserror::Error)]
+enum TableError {
+    #[error(
+        "kernel.cu declares {count} instances, the emulated table holds {TABLE_CAPACITY}; \
+         raise AttentionTable::CAPACITY"
+    )]
+    Full { count: i32 },
+    #[error("record of {symbol}: {problem}")]
+    Record {
+        symbol: String,
+        problem: RecordProblem,
+    },
+}
+
+/// Something that is wrong with one record of a table.
+#[derive(Debug, thiserror::Error)]
+enum RecordProblem {
+    #[error("{name} = {value} is not positive")]
+    NotPositive { name: &'static str, value: i32 },
+    #[error("unknown dtype {0}")]
+    Dtype(u32),
+    #[error("unknown type of P, {0}")]
+    Probability(u32),
+    #[error("P of {dtype} is declared as {declarable}, not as {}", declared.name())]
+    Undeclarable {
+        dtype: Dtype,
+        declarable: String,
+        declared: Probability,
+    },
+    #[error("{0} threads are not whole warps of at most 1,024 threads")]
+    Threads(u32),
+}
+
+fn read_table(table: Table) -> Result<Vec<Kernel>, TableError> {
     let (mut count, mut maps, mut clusters) = (0, std::ptr::null(), std::ptr::null());
-    // SAFETY: the function is the one that the stage's build script generated; it only writes its arguments and returns
-    // the address of a static table that constructors filled before `main`.
+    // SAFETY: the function is the one that the stage's build script generated; it only writes its
+    // arguments and returns the address of a static table that constructors filled before `main`.
     let records = unsafe { table(&mut count, &mut maps, &mut clusters) };
     if count > TABLE_CAPACITY {
-        return Err(format!(
-            "kernel.cu declares {count} instances, the emulated table holds {TABLE_CAPACITY}; raise AttentionTable::CAPACITY"
-        ));
+        return Err(TableError::Full { count });
     }
-    // SAFETY: the tables hold `count` initialised records each and live as long as the program; only the first is always
-    // there.
+    // SAFETY: the tables hold `count` initialised records each and live as long as the program; only
+    // the first is always there.
     let read = |index| unsafe {
         read_record(
             &*records.add(index),
@@ -416,7 +478,7 @@ fn read_table(table: Table) -> Result<Vec<Kernel>, String> {
     (0..count as usize).map(read).collect()
 }
 
-/// C identifiers have underscores.
+/// Returns a name with hyphens: C identifiers have underscores.
 fn hyphenated(text: &CStr) -> String {
     text.to_string_lossy().replace('_', "-")
 }
@@ -425,67 +487,18 @@ fn read_record(
     record: &AttentionKernel,
     maps: Option<&AttentionMaps>,
     cluster: Option<i32>,
-) -> Result<Kernel, String> {
+) -> Result<Kernel, TableError> {
     // SAFETY: the three names are string literals of the emulated build.
     let [family, variant, symbol] =
         [record.family, record.variant, record.symbol].map(|name| unsafe { CStr::from_ptr(name) });
     let symbol = symbol.to_string_lossy().into_owned();
-    let fail = |problem: String| format!("record of {symbol}: {problem}");
-    let positive = |name: &str, value: i32| {
-        u32::try_from(value)
-            .ok()
-            .filter(|&v| v > 0)
-            .ok_or_else(|| fail(format!("{name} = {value} is not positive")))
-    };
-    let dtype = match record.dtype as u32 {
-        params::AttentionDtype_ATTENTION_F16 => Dtype::F16,
-        params::AttentionDtype_ATTENTION_E4M3 => Dtype::E4m3,
-        params::AttentionDtype_ATTENTION_BF16 => Dtype::Bf16,
-        other => return Err(fail(format!("unknown dtype {other}"))),
-    };
-    let probability = match record.probability_dtype as u32 {
-        params::AttentionProbability_ATTENTION_P_F32 => Probability::F32,
-        params::AttentionProbability_ATTENTION_P_F16 => Probability::F16,
-        params::AttentionProbability_ATTENTION_P_BF16 => Probability::Bf16,
-        params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
-        other => return Err(fail(format!("unknown type of P, {other}"))),
-    };
-    let declarable = Probability::declarable(dtype);
-    if !declarable.contains(&probability) {
-        let names: Vec<&str> = declarable.iter().map(|p| p.name()).collect();
-        return Err(fail(format!(
-            "P of {dtype} is declared as {}, not as {}",
-            names.join(" or "),
-            probability.name()
-        )));
-    }
-    let threads = positive("threads", record.threads)?;
-    if !threads.is_multiple_of(32) || threads > 1024 {
-        return Err(fail(format!(
-            "{threads} threads are not whole warps of at most 1,024 threads"
-        )));
-    }
-    let facts = KernelFacts {
-        dtype,
-        head_dim: positive("head_dim", record.head_dim)? as usize,
-        block_m: positive("block_m", record.block_m)? as usize,
-        block_n: positive("block_n", record.block_n)? as usize,
-        threads,
-        min_blocks: positive("min_blocks", record.min_blocks)?,
-        dynamic_shared_bytes: positive("dynamic_shared_bytes", record.dynamic_shared_bytes)?
-            as usize,
-        boxes: maps.and_then(BoxRows::read),
-        cluster: cluster.map_or(1, |blocks| blocks.max(1) as u32),
-        caps: None,
-        probability,
-        lse: record.lse != 0,
-        symbol,
-    };
+    let facts = read_facts(record, &symbol, maps, cluster)
+        .map_err(|problem| TableError::Record { symbol, problem })?;
     #[cfg(feature = "emulated")]
     let emulated = record.emulated.map(|entry| {
-        // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
-        // AttentionParams or as AttentionLaunch, which begins with them, and C++ code compiled with exceptions may unwind
-        // through it.
+        // SAFETY: both types are C function pointers that take one pointer; the entry reads its
+        // argument as AttentionParams or as AttentionLaunch, which begins with them, and C++ code
+        // compiled with exceptions may unwind through it.
         unsafe {
             std::mem::transmute::<
                 unsafe extern "C" fn(*const params::AttentionParams),
@@ -504,15 +517,82 @@ fn read_record(
     })
 }
 
+fn read_facts(
+    record: &AttentionKernel,
+    symbol: &str,
+    maps: Option<&AttentionMaps>,
+    cluster: Option<i32>,
+) -> Result<KernelFacts, RecordProblem> {
+    let dtype = match record.dtype as u32 {
+        params::AttentionDtype_ATTENTION_F16 => Dtype::F16,
+        params::AttentionDtype_ATTENTION_E4M3 => Dtype::E4m3,
+        params::AttentionDtype_ATTENTION_BF16 => Dtype::Bf16,
+        other => return Err(RecordProblem::Dtype(other)),
+    };
+    let dynamic_shared_bytes = positive("dynamic_shared_bytes", record.dynamic_shared_bytes)?;
+    Ok(KernelFacts {
+        symbol: symbol.to_string(),
+        dtype,
+        head_dim: positive("head_dim", record.head_dim)? as usize,
+        block_m: positive("block_m", record.block_m)? as usize,
+        block_n: positive("block_n", record.block_n)? as usize,
+        threads: read_threads(record.threads)?,
+        min_blocks: positive("min_blocks", record.min_blocks)?,
+        dynamic_shared_bytes: dynamic_shared_bytes as usize,
+        boxes: maps.and_then(BoxRows::read),
+        cluster: cluster.map_or(1, |blocks| blocks.max(1) as u32),
+        caps: None,
+        probability: read_probability(record.probability_dtype as u32, dtype)?,
+        lse: record.lse != 0,
+    })
+}
+
+fn read_probability(code: u32, dtype: Dtype) -> Result<Probability, RecordProblem> {
+    let declared = match code {
+        params::AttentionProbability_ATTENTION_P_F32 => Probability::F32,
+        params::AttentionProbability_ATTENTION_P_F16 => Probability::F16,
+        params::AttentionProbability_ATTENTION_P_BF16 => Probability::Bf16,
+        params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
+        other => return Err(RecordProblem::Probability(other)),
+    };
+    let declarable = Probability::declarable(dtype);
+    if declarable.contains(&declared) {
+        return Ok(declared);
+    }
+    let names: Vec<&str> = declarable.iter().map(|p| p.name()).collect();
+    Err(RecordProblem::Undeclarable {
+        dtype,
+        declarable: names.join(" or "),
+        declared,
+    })
+}
+
+fn read_threads(value: i32) -> Result<u32, RecordProblem> {
+    let threads = positive("threads", value)?;
+    if threads.is_multiple_of(32) && threads <= 1024 {
+        Ok(threads)
+    } else {
+        Err(RecordProblem::Threads(threads))
+    }
+}
+
+fn positive(name: &'static str, value: i32) -> Result<u32, RecordProblem> {
+    match u32::try_from(value) {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(RecordProblem::NotPositive { name, value }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::{Staged, emulated};
     use crate::image::Layout;
     use crate::inputs::{Family, Inputs};
-    use crate::problem::{Mask, Shape};
+    use crate::problem::Mask;
 
-    /// `cargo test -p common -p attention-ladder`: the features of one are those of both, and no stage's is among them.
+    /// A stage is built so by `cargo test -p common -p attention-ladder`: the features of one are those
+    /// of both, and no stage's is among them.
     #[test]
     fn a_stage_without_emulated_kernels_is_read_and_refuses_to_be_emulated() {
         let record = AttentionKernel {
@@ -541,8 +621,8 @@ mod tests {
             grid: [1; 3],
             lse: false,
         };
-        let launched = emulated::execute(&prepared, &staged, emulator::Schedule::InOrder, None);
-        let reason = launched.unwrap_err().to_string();
+        let fault = emulated::execute(&prepared, &staged, emulator::Schedule::InOrder, None);
+        let reason = fault.unwrap_err().to_string();
         assert!(
             reason.contains("without its feature `emulated`"),
             "{reason}"
