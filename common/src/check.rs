@@ -1,4 +1,4 @@
-//! One case through the correctness gates: lay inputs out, launch, compare, judge.
+//! Puts one case through the correctness gates: lays inputs out, launches, compares, judges.
 
 use crate::device::cuda::{CudaDevice, CudaError};
 use crate::device::emulated::{self, Selection};
@@ -15,6 +15,7 @@ use emulator::{Fault, Place, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
+/// The origin of inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     Seeded { family: Family, seed: u64 },
@@ -22,7 +23,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// `None` for real tensors.
+    /// Returns the family of drawn inputs; `None` for real tensors.
     pub fn family(&self) -> Option<Family> {
         match self {
             Source::Seeded { family, .. } => Some(*family),
@@ -32,7 +33,7 @@ impl Source {
 }
 
 impl fmt::Display for Source {
-    /// `normal:0`, or the file's name.
+    /// Writes `normal:0`, or the file's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Seeded { family, seed } => write!(f, "{family}:{seed}"),
@@ -41,35 +42,37 @@ impl fmt::Display for Source {
     }
 }
 
-/// Where a case runs, and how often: outputs of all its launches must be bitwise equal (gate C5).
+/// The backend of a case and the number of its launches, whose outputs must be bitwise equal (gate C5).
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     Emulated {
-        /// At least one; with one alone, C5 has no data.
+        /// The schedules of the plain build, at least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],
-        /// Of the traced build, for gate H1. If there are any, the plain one also runs on rows beyond 32-bit offsets.
+        /// The schedules of the traced build, for gate H1. If there are any, the plain one also runs on
+        /// rows beyond 32-bit offsets.
         traced: &'a [Schedule],
         /// Synchronisation that the plain build goes without.
         suppress: Option<&'a Place>,
     },
     Cuda {
         device: &'a CudaDevice,
-        /// Launches; at least one.
+        /// The number of launches; at least one.
         launches: usize,
     },
 }
 
+/// The verdicts on a case that has an output.
 #[derive(Clone, Debug)]
 pub struct Checked {
     pub errors: Errors,
     pub gates: Vec<GateResult>,
-    /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch.
+    /// The output of the first launch, `[batch, heads_q, seq_q, head_dim]`, dense.
     pub output: Vec<f32>,
 }
 
 pub type Outcome = Result<Checked, NoOutput>;
 
-/// The gates that fail. A case that has no output fails C1.
+/// Returns the gates that fail. A case that has no output fails C1.
 pub fn failures(outcome: Outcome) -> Vec<GateResult> {
     match outcome {
         Ok(checked) => checked
@@ -81,10 +84,11 @@ pub fn failures(outcome: Outcome) -> Vec<GateResult> {
     }
 }
 
+/// The inputs of a case in the layouts of its launches.
 #[derive(Clone, Debug)]
 pub struct StagedInputs {
     family: Option<Family>,
-    /// Strided, or as it was placed, and packed: launches alternate.
+    /// The inputs strided, or as they were placed, and packed: launches alternate.
     layouts: [Staged; 2],
     /// Whether the first of every two launches asks for log-sum-exps, where the kernel writes them.
     lse: bool,
@@ -99,7 +103,7 @@ impl StagedInputs {
         }
     }
 
-    /// Q, K, V and the output where a case of [`crate::fuzz`] has them, instead of strided.
+    /// Places Q, K, V and the output where a case of [`crate::fuzz`] has them, instead of strided.
     pub fn placed(inputs: &Inputs, family: Family, places: &[Placement; 4], lse: bool) -> Self {
         Self {
             family: Some(family),
@@ -111,38 +115,38 @@ impl StagedInputs {
         }
     }
 
-    /// The most bytes that one launch leaves on the host until it is judged.
+    /// Returns the most bytes that one launch leaves on the host until it is judged.
     pub fn launch_bytes(&self) -> usize {
-        let bytes = |staged: &Staged| {
-            staged.output.bytes.len()
-                + staged
-                    .inputs
-                    .iter()
-                    .map(|operand| operand.image.bytes.len())
-                    .sum::<usize>()
-        };
-        self.layouts.iter().map(bytes).max().unwrap_or_default()
+        let mut most = 0;
+        for staged in &self.layouts {
+            let inputs = staged.inputs.iter();
+            let input_bytes: usize = inputs.map(|operand| operand.image.bytes.len()).sum();
+            most = most.max(staged.output.bytes.len() + input_bytes);
+        }
+        most
     }
 
+    /// Returns the layout of a launch.
     pub fn of_launch(&self, index: usize) -> &Staged {
         &self.layouts[index % 2]
     }
 }
 
-/// Why a case has no output to judge.
+/// The reason why a case has no output to judge.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NoOutput {
-    /// Not a failure of the variant.
+    /// A refusal, which is no failure of the variant.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// A failure: the launch failed or never ended.
+    /// A failure of the variant: the launch failed or never ended.
     #[error("{reason}")]
     Failed {
         reason: String,
         /// Whether the GPU is lost.
         fatal: bool,
     },
-    /// Not a failure of the variant: the system gives the emulator no more memory or address space.
+    /// A limit of the machine, which is no failure of the variant: the emulator gets no more memory or
+    /// address space.
     #[error("{0}")]
     NoMemory(String),
 }
@@ -174,16 +178,17 @@ impl From<CudaError> for NoOutput {
 pub struct Launched {
     pub staged: Arc<StagedInputs>,
     pub probability: Probability,
-    /// At least one.
+    /// The launches, at least one.
     pub runs: Vec<Run>,
-    /// They take precedence over the gates.
+    /// The verdicts that take precedence over the gates.
     pub findings: Vec<GateResult>,
 }
 
+/// What one launch left.
 #[derive(Debug)]
 pub struct Run {
     pub label: String,
-    /// Which of the staged inputs it ran on.
+    /// The index of the staged inputs that it ran on.
     pub index: usize,
     pub execution: Execution,
 }
@@ -196,17 +201,20 @@ pub fn check(
     family: Family,
     target: Target<'_>,
 ) -> Outcome {
-    let probability = stage.prepare(variant, problem)?.kernel.probability;
+    let prepared = stage.prepare(variant, problem)?;
+    let probability = prepared.kernel.probability;
     let inputs = Inputs::generate(problem, family, 0);
-    let reference = reference(&inputs, probability).expect("generated inputs are finite");
+    let exact = reference(&inputs, probability).expect("generated inputs are finite");
     let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
     let launched = launch(stage, variant, &staged, target)?;
-    Ok(launched.judge(&reference))
+    Ok(launched.judge(&exact))
 }
 
-/// The first launch has strided tensors between NaN (C6), and the numeric gates judge its output; later ones alternate between
-/// packed and strided, with and without log-sum-exps, so that C5 judges both. What is traced and clean runs once more on rows
-/// far apart.
+/// Launches a case.
+///
+/// The first launch has strided tensors between NaN (C6), and the numeric gates judge its output; later
+/// ones alternate between packed and strided, with and without log-sum-exps, so that C5 judges both. A
+/// case that is traced and clean runs once more on rows far apart.
 pub fn launch(
     stage: &LoadedStage,
     variant: &str,
@@ -221,15 +229,12 @@ pub fn launch(
     } = target
         && !traced.is_empty()
     {
-        let (judged, executions) = judge_hazards(
-            &of_launch(&prepared, staged, 0),
-            staged.of_launch(0),
-            traced,
-        )
-        .map_err(|fault| NoOutput::of_fault("traced", &fault))?;
+        let first = prepare_launch(&prepared, staged, 0);
+        let (h1, traced_runs) = judge_hazards(&first, staged.of_launch(0), traced)
+            .map_err(|fault| NoOutput::of_fault("traced", &fault))?;
         // An access outside of the tensors would find no memory far apart.
-        if !judged.is_fail() {
-            runs.extend(executions);
+        if !h1.is_fail() {
+            runs.extend(traced_runs);
             let execution =
                 emulated::execute_far_apart(&prepared, staged.of_launch(1), schedules[0])
                     .map_err(|fault| NoOutput::of_fault("rows far apart", &fault))?;
@@ -239,7 +244,7 @@ pub fn launch(
                 execution,
             });
         }
-        findings.push(judged);
+        findings.push(h1);
     }
     Ok(Launched {
         staged: Arc::clone(staged),
@@ -250,51 +255,55 @@ pub fn launch(
 }
 
 impl Launched {
-    /// The gates of [`check`] on what the launches left.
+    /// Judges the gates of [`check`] on what the launches left.
     pub fn judge(self, reference: &Reference) -> Checked {
-        let problem = &self.staged.of_launch(0).problem;
         let staged = |run: &Run| self.staged.of_launch(run.index);
-        let runs = || self.runs.iter();
-        let outputs: Vec<Vec<f32>> = runs()
-            .map(|run| staged(run).values(&run.execution.output))
-            .collect();
+        let mut outputs: Vec<Vec<f32>> = Vec::new();
+        let mut lses: Vec<Option<Vec<f32>>> = Vec::new();
+        let mut buffers_of_runs: Vec<Buffer<'_>> = Vec::new();
+        for run in &self.runs {
+            let Execution { output, lse, .. } = &run.execution;
+            outputs.push(staged(run).values(output));
+            lses.push(lse.as_ref().map(|bytes| staged(run).lse.floats(bytes)));
+            buffers_of_runs.extend(buffers(staged(run), &run.execution));
+        }
+        let problem = self.staged.of_launch(0).problem;
         let evidence = Evidence {
-            problem,
+            problem: &problem,
             family: self.staged.family,
             reference,
             output: &outputs[0],
         };
         let (errors, numeric) = gate::numeric_gates(&evidence);
-        let mut gates = numeric.to_vec();
-        let lses: Vec<Option<Vec<f32>>> = runs()
-            .map(|run| Some(staged(run).lse.floats(run.execution.lse.as_ref()?)))
-            .collect();
-        let repeats: Vec<Repeat<'_>> = runs()
-            .zip(outputs.iter().zip(&lses))
-            .map(|(run, (output, lse))| Repeat {
+        let mut repeats = Vec::new();
+        for (index, run) in self.runs.iter().enumerate() {
+            repeats.push(Repeat {
                 label: &run.label,
-                output,
-                lse: lse.as_deref(),
-            })
-            .collect();
-        gates.push(gate::c5(problem, &repeats));
-        let buffers: Vec<Buffer<'_>> = runs()
-            .flat_map(|run| buffers(staged(run), &run.execution))
-            .collect();
-        gates.push(gate::c6(&buffers));
-        let lse = lses.iter().flatten().next();
-        gates.extend(lse.map(|lse| gate::c8(problem, reference, lse)));
-        gates.retain(|gate| self.findings.iter().all(|found| found.gate != gate.gate));
+                output: &outputs[index],
+                lse: lses[index].as_deref(),
+            });
+        }
+        let mut gates = numeric.to_vec();
+        gates.push(gate::c5(&problem, &repeats));
+        gates.push(gate::c6(&buffers_of_runs));
+        if let Some(lse) = lses.iter().flatten().next() {
+            gates.push(gate::c8(&problem, reference, lse));
+        }
+        gates.retain(|gate| {
+            self.findings
+                .iter()
+                .all(|finding| finding.gate != gate.gate)
+        });
         gates.extend(self.findings);
         Checked {
             errors,
             gates,
-            output: outputs.into_iter().next().unwrap_or_default(),
+            output: outputs.swap_remove(0),
         }
     }
 }
 
-/// Gate B1: a GPU's `output` against that of the same variant in the emulator's plain build.
+/// Judges gate B1: a GPU's `output` beside that of the same variant in the emulator's plain build.
 pub fn both_backends(
     stage: &LoadedStage,
     variant: &str,
@@ -324,7 +333,7 @@ pub fn both_backends(
     }
 }
 
-/// Every buffer before and after a launch, for gate C6.
+/// Returns every buffer before and after a launch, for gate C6.
 pub fn buffers<'a>(
     staged: &'a Staged,
     execution: &'a Execution,
@@ -345,14 +354,19 @@ pub fn buffers<'a>(
         after,
         role: Role::Output,
     };
-    let lse = execution.lse.as_ref();
+    let log_sum_exps = execution.lse.as_ref();
     inputs
         .chain([output("o", &staged.output, &execution.output)])
-        .chain(lse.map(|after| output("lse", &staged.lse, after)))
+        .chain(log_sum_exps.map(|after| output("lse", &staged.lse, after)))
 }
 
-/// Every second launch is with log-sum-exps, where there are any and they are asked for.
-fn of_launch<'a>(prepared: &Prepared<'a>, staged: &StagedInputs, index: usize) -> Prepared<'a> {
+/// Prepares one of several launches: every second one is with log-sum-exps, where there are any and they
+/// are asked for.
+fn prepare_launch<'a>(
+    prepared: &Prepared<'a>,
+    staged: &StagedInputs,
+    index: usize,
+) -> Prepared<'a> {
     Prepared {
         lse: index.is_multiple_of(2) && staged.lse && prepared.kernel.lse,
         ..prepared.clone()
@@ -379,7 +393,7 @@ fn launch_all(
         } => {
             for (index, &schedule) in schedules.iter().enumerate() {
                 let execution = emulated::execute(
-                    &of_launch(prepared, staged, index),
+                    &prepare_launch(prepared, staged, index),
                     staged.of_launch(index),
                     schedule,
                     suppress,
@@ -390,9 +404,11 @@ fn launch_all(
         }
         Target::Cuda { device, launches } => {
             for index in 0..launches {
-                let (prepared, staged) =
-                    (of_launch(prepared, staged, index), staged.of_launch(index));
-                let execution = device.execute(stage, &prepared, staged)?;
+                let execution = device.execute(
+                    stage,
+                    &prepare_launch(prepared, staged, index),
+                    staged.of_launch(index),
+                )?;
                 runs.push(run(index, format!("launch {}", index + 1), execution));
             }
         }
@@ -400,7 +416,8 @@ fn launch_all(
     Ok(runs)
 }
 
-/// H1 on strided tensors, and what the traced launches left, for C5: the builds differ in where registers lie.
+/// Judges H1 on strided tensors. Returns what the traced launches left, too, for C5: the builds differ in
+/// where registers lie.
 fn judge_hazards(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -431,8 +448,11 @@ mod tests {
 
     #[test]
     fn a_launch_without_memory_fails_no_gate() {
-        let (what, error) = ("a stack".to_string(), "refused".to_string());
-        let output = NoOutput::of_fault("traced", &Fault::NoMemory { what, error });
+        let fault = Fault::NoMemory {
+            what: "a stack".to_string(),
+            error: "refused".to_string(),
+        };
+        let output = NoOutput::of_fault("traced", &fault);
         assert!(matches!(&output, NoOutput::NoMemory(why) if why == "traced: a stack: refused"));
     }
 

@@ -1,5 +1,5 @@
-//! What a stage claims, as data, before anything is measured: that a family is faster (gate L1), and the figures that show
-//! why (gate E1).
+//! The claims of a stage, as data, before anything is measured: that a family is faster (gate L1), and
+//! the figures that show why (gate E1).
 
 use crate::metric::Metric;
 use crate::problem::{Dtype, Mask};
@@ -8,15 +8,17 @@ use std::fmt;
 /// A prediction about metrics of one family on some problems.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// Or one of its variants. Of speed its best variant is judged, of counters every one.
+    /// The family, or one of its variants. A claim of speed is judged on its best variant, one of
+    /// counters on every variant.
     pub family: &'static str,
     pub metrics: &'static [Metric],
     pub relation: Relation,
-    /// Each judged by itself.
+    /// The problems, each judged by itself.
     pub on: &'static [Where],
     pub why: &'static str,
 }
 
+/// What a claim predicts about a metric's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Relation {
     /// `base / value >= at_least`, both timed A B B A.
@@ -29,8 +31,8 @@ pub enum Relation {
         rival: Rival,
         at_least: f64,
     },
-    /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the same preset, else the
-    /// families' defaults are.
+    /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the same
+    /// preset, else the families' defaults are.
     Ratio {
         base: Base,
         /// Equal to `at_most` for an exact ratio.
@@ -59,7 +61,7 @@ impl Relation {
         Self::times(1.0, base)
     }
 
-    /// The metric is exactly `factor` times the base's.
+    /// Predicts that the metric is exactly `factor` times the base's.
     pub const fn times(factor: f64, base: Base) -> Self {
         Relation::Ratio {
             base,
@@ -70,7 +72,7 @@ impl Relation {
 }
 
 impl Claim {
-    /// Faster than `base` on mission, with f16 and, as a claim of its own, E4M3.
+    /// Claims to be faster than `base` on mission, with f16 and, as a claim of its own, E4M3.
     pub const fn faster(family: &'static str, base: Base, at_least: f64) -> Self {
         Self {
             family,
@@ -93,7 +95,7 @@ impl Claim {
         }
     }
 
-    /// Nothing of `metrics` on mission, with each element type.
+    /// Claims that `metrics` are 0 on mission, with each element type.
     pub const fn none(family: &'static str, metrics: &'static [Metric], why: &'static str) -> Self {
         Self {
             family,
@@ -104,7 +106,7 @@ impl Claim {
         }
     }
 
-    /// Computing warpgroups neither load fragments from shared memory nor store them.
+    /// Claims that computing warpgroups neither load fragments from shared memory nor store them.
     pub const fn by_descriptor(family: &'static str) -> Self {
         Self::none(
             family,
@@ -118,7 +120,7 @@ impl Claim {
         )
     }
 
-    /// `at_least` times as fast as the fastest peer.
+    /// Claims to be `at_least` times as fast as the fastest peer.
     pub const fn over_peers(family: &'static str, on: &'static [Where], at_least: f64) -> Self {
         Self::over(family, Rival::FastestPeer, on, at_least)
     }
@@ -129,11 +131,10 @@ impl Claim {
         on: &'static [Where],
         at_least: f64,
     ) -> Self {
-        let relation = Relation::FasterThanPeer { rival, at_least };
         Self {
             family,
             metrics: &[Metric::P50],
-            relation,
+            relation: Relation::FasterThanPeer { rival, at_least },
             on,
             why: "",
         }
@@ -147,7 +148,7 @@ pub struct Where {
     pub shape: &'static str,
     pub dtype: Dtype,
     pub mask: Mask,
-    /// `NVIDIA L4`: on others nothing is predicted.
+    /// The GPU, such as `NVIDIA L4`: on others nothing is predicted.
     pub gpu: Option<&'static str>,
 }
 
@@ -164,7 +165,7 @@ impl Where {
         Self::both_masks(shape, Dtype::Bf16)
     }
 
-    /// Under one mask, in each element type.
+    /// Returns the problems under one mask, in each element type.
     pub const fn each_type(shape: &'static str, mask: Mask) -> [Self; 3] {
         [
             Self::new(shape, Dtype::F16, mask),
@@ -206,18 +207,19 @@ const fn mission(dtype: Dtype) -> Where {
 }
 
 named! {
+    /// A peer that a claim is about.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Rival {
         FastestPeer = "the fastest peer",
         /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
         FastestPyTorch = "the fastest of PyTorch",
-        /// Its FlashAttention backend.
+        /// The FlashAttention backend of PyTorch.
         PyTorchFlash = "PyTorch's flash",
     }
 }
 
 impl Rival {
-    /// Whether the peer of this name is one.
+    /// Returns whether the peer of this name is one.
     pub fn is(self, peer: &str) -> bool {
         match self {
             Rival::FastestPeer => true,
@@ -227,6 +229,7 @@ impl Rival {
     }
 }
 
+/// The family that a claim compares with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base {
     pub stage: &'static str,

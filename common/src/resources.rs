@@ -1,4 +1,4 @@
-//! Gate R1: a kernel's share of an SM against committed caps and hardware limits.
+//! Gate R1: compares a kernel's share of an SM with committed caps and hardware limits.
 
 use crate::maps::BoxRows;
 use crate::problem::Dtype;
@@ -7,6 +7,7 @@ use crate::verdict::{GateId, GateResult};
 use kernel_build::report::Resources;
 use std::collections::BTreeMap;
 
+/// What an instance declares about itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelFacts {
     pub symbol: String,
@@ -18,16 +19,16 @@ pub struct KernelFacts {
     pub min_blocks: u32,
     pub dynamic_shared_bytes: usize,
     pub boxes: Option<BoxRows>,
-    /// Blocks, neighbours in x of the grid; 1: none.
+    /// The number of blocks in a cluster, neighbours in x of the grid; 1 without clusters.
     pub cluster: u32,
-    /// None where `caps.csv` has no line.
+    /// The caps, if `caps.csv` has a line.
     pub caps: Option<Caps>,
     pub probability: Probability,
     pub lse: bool,
 }
 
-/// Committed in the stage's `caps.csv`. No compiler reads them: growth fails gate R1 instead of going unseen below launch
-/// bounds.
+/// The caps of an instance, committed in the stage's `caps.csv`. No compiler reads them: growth fails
+/// gate R1 instead of going unseen below launch bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     pub register_cap: u32,
@@ -35,77 +36,82 @@ pub struct Caps {
 }
 
 impl Caps {
+    /// The first line of `caps.csv`.
     pub const HEAD: &str = "symbol,registers,shared_bytes";
 
-    /// Of a plain build, whose registers are capped. Others may take more without a spill: sm_120 up to 21.
+    /// The architectures of a plain build, whose registers are capped. Others may take more without a
+    /// spill: sm_120 up to 21.
     pub const ARCHITECTURES: [&str; 2] = ["sm_89", "sm_90a"];
 
-    /// The worst architecture's registers, rounded up to 8, plus 8; shared memory rounded up to 1 KB.
+    /// Returns the worst architecture's registers, rounded up to 8, plus 8; shared memory rounded up to
+    /// 1 KB.
     pub fn of(facts: &KernelFacts, entries: &[PtxasEntry]) -> Self {
-        let registers = entries
-            .iter()
-            .map(|entry| entry.resources.registers)
-            .max()
-            .unwrap_or(0);
-        let shared = entries
-            .iter()
-            .map(|entry| shared_bytes(facts, entry))
-            .max()
-            .unwrap_or(0);
+        let mut registers = 0;
+        let mut most_shared_bytes = 0;
+        for entry in entries {
+            registers = registers.max(entry.resources.registers);
+            most_shared_bytes = most_shared_bytes.max(shared_bytes(facts, entry));
+        }
         Self {
             register_cap: registers.next_multiple_of(8) + 8,
-            shared_cap_bytes: shared.next_multiple_of(1024),
+            shared_cap_bytes: most_shared_bytes.next_multiple_of(1024),
         }
     }
 
-    /// A `caps.csv`: [`Self::HEAD`], then a line per instance. An error is the line that is none.
+    /// Reads a `caps.csv`: [`Self::HEAD`], then a line per instance.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is malformed.
     pub fn parse(text: &str) -> Result<BTreeMap<&str, Self>, &str> {
-        let read = |line| {
-            let [symbol, registers, shared] =
-                <[&str; 3]>::try_from(str::split(line, ',').collect::<Vec<_>>()).ok()?;
-            Some((
-                symbol,
-                Self {
-                    register_cap: registers.parse().ok()?,
-                    shared_cap_bytes: shared.parse().ok()?,
-                },
-            ))
-        };
         text.lines()
             .filter(|line| *line != Self::HEAD)
-            .map(|line| read(line).ok_or(line))
+            .map(|line| Self::parse_line(line).ok_or(line))
             .collect()
+    }
+
+    fn parse_line(line: &str) -> Option<(&str, Self)> {
+        let (symbol, numbers) = line.split_once(',')?;
+        let (registers, shared_bytes) = numbers.split_once(',')?;
+        let caps = Self {
+            register_cap: registers.parse().ok()?,
+            shared_cap_bytes: shared_bytes.parse().ok()?,
+        };
+        Some((symbol, caps))
     }
 }
 
+/// What ptxas reported of an instance for one architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxasEntry {
     pub arch: String,
     pub sass_sha256: String,
     pub resources: Resources,
-    /// Where ptxas did not do as the kernel asks.
+    /// The warnings that ptxas did not do as the kernel asks.
     pub warnings: Vec<String>,
 }
 
+/// The limits of an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
     pub threads: u32,
     pub blocks: u32,
     pub registers: u32,
-    /// Shared memory of all blocks, reserved parts included.
+    /// The shared memory of all blocks, reserved parts included.
     pub shared_bytes: usize,
     pub shared_opt_in_bytes: usize,
 }
 
-/// By the driver, for every block (compute capability 8.0 and later).
+/// The shared memory that the driver reserves for every block (compute capability 8.0 and later).
 pub const RESERVED_SHARED_BYTES: usize = 1024;
 
 const REGISTER_UNIT: u32 = 256;
 
-/// Bytes in which shared memory is handed out.
+/// The bytes in which shared memory is allocated.
 const SHARED_UNIT: usize = 128;
 
-/// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+/// The SMs of all architectures: CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability".
 pub const ARCHITECTURES: [(&str, Multiprocessor); 9] = [
     ("sm_80", limits(2048, 32, 164, 163)),
     ("sm_86", limits(1536, 16, 100, 99)),
@@ -118,7 +124,7 @@ pub const ARCHITECTURES: [(&str, Multiprocessor); 9] = [
     ("sm_121", limits(1536, 24, 100, 99)),
 ];
 
-/// Shared memory in KiB.
+/// Makes the limits of an SM, with shared memory in KiB.
 const fn limits(threads: u32, blocks: u32, shared: usize, opt_in: usize) -> Multiprocessor {
     Multiprocessor {
         threads,
@@ -137,7 +143,8 @@ pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
     Some(limits)
 }
 
-/// Warps that an SM holds of a kernel, and that it could hold. `shared_bytes`: static and dynamic, without the reserved part.
+/// Returns the warps that an SM holds of a kernel, and those that it could hold. `shared_bytes` are
+/// static and dynamic, without the reserved part.
 fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: usize) -> (u32, u32) {
     let warps = threads.div_ceil(32);
     let registers_per_warp = (registers.max(1) * 32).next_multiple_of(REGISTER_UNIT);
@@ -152,16 +159,12 @@ fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: us
     (blocks * warps, sm.threads / 32)
 }
 
-/// From sm_90 on, some versions of ptxas count the reserved bytes as static ones.
+/// Returns the static shared memory that a kernel declares: from sm_90 on, some versions of ptxas count
+/// the reserved bytes as static ones.
 fn declared_static_bytes(entry: &PtxasEntry) -> usize {
     let bytes = entry.resources.static_shared_bytes as usize;
-    let number: u32 = entry
-        .arch
-        .chars()
-        .filter(char::is_ascii_digit)
-        .collect::<String>()
-        .parse()
-        .unwrap_or(0);
+    let digits: String = entry.arch.chars().filter(char::is_ascii_digit).collect();
+    let number: u32 = digits.parse().unwrap_or(0);
     if number >= 90 && bytes >= RESERVED_SHARED_BYTES {
         bytes - RESERVED_SHARED_BYTES
     } else {
@@ -169,86 +172,93 @@ fn declared_static_bytes(entry: &PtxasEntry) -> usize {
     }
 }
 
-/// Per block, without the reserved part.
+/// Returns the shared memory of a block, without the reserved part.
 fn shared_bytes(facts: &KernelFacts, entry: &PtxasEntry) -> usize {
     declared_static_bytes(entry) + facts.dynamic_shared_bytes
 }
 
+/// Returns the share of an SM's warps that a kernel can fill.
 pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<f64> {
     let sm = multiprocessor(&entry.arch)?;
     let shared = shared_bytes(facts, entry);
     let (warps, most) = occupancy(&sm, facts.threads, entry.resources.registers, shared);
-    // By way of percent: the bits of the figures that records hold.
+    // Multiplied and divided by 100, so that the bits are those of the figures in records.
     Some(100.0 * f64::from(warps) / f64::from(most) / 100.0)
 }
 
-/// What the architecture cannot hold does not fail: it is `Unsupported` there.
+/// Judges gate R1. What the architecture cannot hold does not fail: it is `Unsupported` there.
 pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
-    let (used, shared) = (&entry.resources, shared_bytes(facts, entry));
     let Some(caps) = facts.caps else {
-        let remedy = "add it: UPDATE_CAPS=1 cargo test -p STAGE resources";
         return GateResult::fail(
             GateId::R1,
             format!(
-                "{}: {} has no line in the stage's caps.csv; {remedy}",
+                "{}: {} has no line in the stage's caps.csv; add it: UPDATE_CAPS=1 cargo test \
+                 -p STAGE resources",
                 entry.arch, facts.symbol
             ),
         );
     };
-    let mut broken = Vec::new();
-    let mut at_most = |name: &str, value: usize, most: usize| {
-        if value > most {
-            broken.push(format!("{name} {value} > {most}"));
-        }
-    };
-    at_most(
-        "spilled bytes",
-        (used.spill_store_bytes + used.spill_load_bytes) as usize,
-        0,
-    );
-    at_most("stack bytes", used.stack_frame_bytes as usize, 0);
-    let capped = Caps::ARCHITECTURES.contains(&entry.arch.as_str());
-    at_most(
-        "registers",
-        used.registers as usize,
-        if capped {
-            caps.register_cap as usize
-        } else {
-            usize::MAX
-        },
-    );
-    at_most(
-        "declared static shared bytes",
-        declared_static_bytes(entry),
-        0,
-    );
-    at_most("shared bytes over the cap:", shared, caps.shared_cap_bytes);
-    broken.extend(
-        entry
-            .warnings
-            .iter()
-            .map(|warning| format!("ptxas: {warning}")),
-    );
-    let of_arch = multiprocessor(&entry.arch).map(|sm| sm.shared_opt_in_bytes);
-    // The opt-in limit already leaves the reserved bytes out.
-    let refused = of_arch.filter(|&limit| shared > limit);
-    let cap = if capped {
+    let broken = broken_limits(facts, entry, caps);
+    if !broken.is_empty() {
+        return GateResult::fail(GateId::R1, format!("{}: {}", entry.arch, broken.join("; ")));
+    }
+    let register_cap = if is_capped(entry) {
         format!("cap {}", caps.register_cap)
     } else {
         "no cap there".to_string()
     };
-    let summary = format!(
-        "{}: {} registers ({cap}), {shared} shared bytes (cap {}), no spill, no stack",
-        entry.arch, used.registers, caps.shared_cap_bytes
+    let shared = shared_bytes(facts, entry);
+    let mut summary = format!(
+        "{}: {} registers ({register_cap}), {shared} shared bytes (cap {}), no spill, no stack",
+        entry.arch, entry.resources.registers, caps.shared_cap_bytes
     );
-    if broken.is_empty() {
-        let refused = refused.map_or(String::new(), |limit| {
-            format!("; unsupported there: it has {limit}")
-        });
-        GateResult::judge(GateId::R1, true, summary + &refused)
-    } else {
-        GateResult::fail(GateId::R1, format!("{}: {}", entry.arch, broken.join("; ")))
+    // The opt-in limit already leaves the reserved bytes out.
+    if let Some(sm) = multiprocessor(&entry.arch)
+        && shared > sm.shared_opt_in_bytes
+    {
+        summary += &format!("; unsupported there: it has {}", sm.shared_opt_in_bytes);
     }
+    GateResult::judge(GateId::R1, true, summary)
+}
+
+fn is_capped(entry: &PtxasEntry) -> bool {
+    Caps::ARCHITECTURES.contains(&entry.arch.as_str())
+}
+
+/// Returns the limits that a kernel exceeds, and what ptxas warned about.
+fn broken_limits(facts: &KernelFacts, entry: &PtxasEntry, caps: Caps) -> Vec<String> {
+    let used = &entry.resources;
+    let spilled = used.spill_store_bytes + used.spill_load_bytes;
+    let register_cap = if is_capped(entry) {
+        caps.register_cap as usize
+    } else {
+        usize::MAX
+    };
+    let limits = [
+        ("spilled bytes", spilled as usize, 0),
+        ("stack bytes", used.stack_frame_bytes as usize, 0),
+        ("registers", used.registers as usize, register_cap),
+        (
+            "declared static shared bytes",
+            declared_static_bytes(entry),
+            0,
+        ),
+        (
+            "shared bytes over the cap:",
+            shared_bytes(facts, entry),
+            caps.shared_cap_bytes,
+        ),
+    ];
+    let mut broken = Vec::new();
+    for (name, value, most) in limits {
+        if value > most {
+            broken.push(format!("{name} {value} > {most}"));
+        }
+    }
+    for warning in &entry.warnings {
+        broken.push(format!("ptxas: {warning}"));
+    }
+    broken
 }
 
 #[cfg(test)]

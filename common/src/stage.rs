@@ -489,9 +489,9 @@ fn read_record(
     cluster: Option<i32>,
 ) -> Result<Kernel, TableError> {
     // SAFETY: the three names are string literals of the emulated build.
-    let [family, variant, symbol] =
+    let [family, variant, symbol_name] =
         [record.family, record.variant, record.symbol].map(|name| unsafe { CStr::from_ptr(name) });
-    let symbol = symbol.to_string_lossy().into_owned();
+    let symbol = symbol_name.to_string_lossy().into_owned();
     let facts = read_facts(record, &symbol, maps, cluster)
         .map_err(|problem| TableError::Record { symbol, problem })?;
     #[cfg(feature = "emulated")]

@@ -1,6 +1,9 @@
-//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left out once. A *site* is a line
-//! of the source. It is needed if, without it, one instance of the family has a hazard (H1), a launch that fails, or an output
-//! that fails one of C1 to C6 under some schedule. A site that every instance does without *survives*, and
+//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left out
+//! once.
+//!
+//! A *site* is a line of the source. It is needed if, without it, one instance of the family has a
+//! hazard (H1), a launch that fails, or an output that fails one of C1 to C6 under some schedule. A site
+//! that every instance does without *survives*, and
 //! [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list it.
 
 use crate::check::{Target, check, failures};
@@ -10,7 +13,7 @@ use crate::image::Layout;
 use crate::inputs::{Family as Distribution, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
 use crate::resources::KernelFacts;
-use crate::stage::{LoadedStage, Prepared, Redundant};
+use crate::stage::{Kernel, LoadedStage, Prepared, Redundant};
 use crate::tier0::SCHEDULES;
 use crate::verdict::{GateId, GateResult};
 use emulator::trace::{Hazard, HazardKind, SyncSite};
@@ -18,13 +21,15 @@ use emulator::{Place, Schedule, TraceReport};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// Of keys, and one key more: rings of up to six tiles are filled, drained and used again, and the last tile is ragged.
+/// The number of tiles of keys, to which one key is added: rings of up to six tiles are filled, drained
+/// and used again, and the last tile is ragged.
 pub const TILES: usize = 7;
 
-/// For a survivor: deeper rings, and one for each of several groups of warps.
+/// The number of tiles for a survivor: deeper rings, and one for each of several groups of warps.
 const MANY_TILES: usize = 16;
 
-/// Of the plain build: also with one warp of each block, another under each, that runs only when no other can.
+/// The schedules of the plain build for a survivor. Under the last three, one warp of each block runs
+/// only when no other can.
 const THOROUGH: [Schedule; 6] = [
     SCHEDULES[0],
     SCHEDULES[1],
@@ -37,22 +42,24 @@ const THOROUGH: [Schedule; 6] = [
 /// The presets in which sites are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presets {
-    /// See [`LoadedStage::family_variants`]. Others are asked only about a site that survives and is not listed. A listed
-    /// site must show no hazard.
+    /// The presets of [`LoadedStage::family_variants`]. Others are asked only about a site that survives
+    /// and is not listed. A listed site must show no hazard.
     OnePerFamily,
     All,
 }
 
+/// What the mutants of all sites did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppressed {
     pub sites: Vec<SiteResult>,
-    /// Entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no site, or several, and refused
-    /// launches.
+    /// The entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no site, or
+    /// several, and refused launches.
     pub errors: Vec<String>,
-    /// With all sites, so that nothing is said of their family's.
+    /// The variants that are broken with all sites, so that their family's sites are not judged.
     pub broken: Vec<Broken>,
 }
 
+/// A variant that is broken with all its synchronisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     pub stage: String,
@@ -61,6 +68,7 @@ pub struct Broken {
     pub result: GateResult,
 }
 
+/// A site and what its mutant did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteResult {
     pub stage: String,
@@ -69,15 +77,16 @@ pub struct SiteResult {
     /// `stage0-scalar/kernel.cu:166`.
     pub place: String,
     pub finding: Finding,
-    /// Why it is listed as redundant.
+    /// The reason for which it is listed as redundant.
     pub listed: Option<String>,
 }
 
+/// What a mutant did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     Killed {
         gate: GateId,
-        /// What the gate found, in a line.
+        /// The gate's finding, in a line.
         what: String,
         /// Variant and problem: `scalar-32x64 1x1x33:321x64 f16 full`.
         at: String,
@@ -92,35 +101,38 @@ impl SiteResult {
         matches!(self.finding, Finding::Killed { .. })
     }
 
-    /// For a site that survives and is not listed, or is listed and needed.
+    /// Returns what to do about a site that survives and is not listed, or is listed and needed.
     pub fn remedy(&self) -> Option<&'static str> {
-        match (self.is_killed(), &self.listed) {
-            (false, None) => Some(
-                "its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo",
-            ),
-            (true, Some(_)) => {
-                Some("it is needed: remove its entry from `redundant` of the stage's StageInfo")
-            }
-            _ => None,
+        if !self.is_killed() && self.listed.is_none() {
+            return Some(
+                "its mutant survives: remove it, or list it with the reason in `redundant` of \
+                 the stage's StageInfo",
+            );
         }
+        if self.is_killed() && self.listed.is_some() {
+            return Some(
+                "it is needed: remove its entry from `redundant` of the stage's StageInfo",
+            );
+        }
+        None
     }
 }
 
-/// Every site of `stages`, one at a time; `starts` gets the next stage.
+/// Leaves out every site of `stages`, one at a time, and calls `on_start` before each stage.
 pub fn suppress_each<'a>(
     stages: &[&'a LoadedStage],
     presets: Presets,
-    mut starts: impl FnMut(&'a LoadedStage),
+    mut on_start: impl FnMut(&'a LoadedStage),
 ) -> Suppressed {
     let mut suppressed = Suppressed::default();
     for &stage in stages {
-        starts(stage);
+        on_start(stage);
         for first in stage.family_variants() {
             let family = FamilyOfKernels::new(stage, first);
             match family.suppress_each(presets, &mut suppressed.errors) {
                 Ok(sites) => suppressed.sites.extend(sites),
-                Err(Unfit::Broken(broken)) => suppressed.broken.extend(broken),
-                Err(Unfit::Refused(error)) => suppressed.errors.push(error),
+                Err(SkippedFamily::Broken(broken)) => suppressed.broken.extend(broken),
+                Err(SkippedFamily::Refused(error)) => suppressed.errors.push(error),
             }
         }
     }
@@ -130,23 +142,24 @@ pub fn suppress_each<'a>(
 struct FamilyOfKernels<'a> {
     stage: &'a LoadedStage,
     name: &'a str,
-    /// The one to begin with first.
+    /// The family's presets, the one to begin with first.
     variants: Vec<&'a str>,
 }
 
-/// Nothing can be said of a family's sites.
-enum Unfit {
-    /// With all sites; one entry per variant.
+/// A reason why a family's sites are not judged.
+enum SkippedFamily {
+    /// The variants that are broken with all sites.
     Broken(Vec<Broken>),
+    /// A launch that was refused.
     Refused(String),
 }
 
-/// One instance, one problem.
+/// One instance on one problem.
 struct Case<'a> {
     stage: &'a LoadedStage,
     prepared: Prepared<'a>,
     family: Distribution,
-    /// Strided, so that what lies between rows is out of bounds.
+    /// The inputs, strided, so that what lies between rows is out of bounds.
     staged: Staged,
     name: String,
 }
@@ -154,30 +167,31 @@ struct Case<'a> {
 struct Site {
     operation: String,
     place: Place,
+    /// The words by which the stage's list may name it.
     words: String,
+    /// The indices of the cases that reach it.
     cases: Vec<usize>,
 }
 
 impl<'a> FamilyOfKernels<'a> {
     fn new(stage: &'a LoadedStage, first: &'a str) -> Self {
         let name = stage.family_of(first);
-        let others = stage
-            .variants()
-            .into_iter()
-            .filter(|variant| *variant != first && stage.family_of(variant) == name);
+        let mut variants = stage.variants();
+        variants.retain(|variant| *variant != first && stage.family_of(variant) == name);
+        variants.insert(0, first);
         Self {
             stage,
             name: name.unwrap_or_default(),
-            variants: std::iter::once(first).chain(others).collect(),
+            variants,
         }
     }
 
-    /// What is wrong with the list goes into `errors`.
+    /// Leaves out every site of the family. What is wrong with the list goes into `errors`.
     fn suppress_each(
         &self,
         presets: Presets,
         errors: &mut Vec<String>,
-    ) -> Result<Vec<SiteResult>, Unfit> {
+    ) -> Result<Vec<SiteResult>, SkippedFamily> {
         let searched = if presets == Presets::All {
             &self.variants[..]
         } else {
@@ -185,35 +199,43 @@ impl<'a> FamilyOfKernels<'a> {
         };
         let mut cases = self.cases(searched, TILES, Distribution::Normal);
         // A kernel may choose its way by the scales of E4M3.
-        let large = self.cases(searched, TILES, Distribution::Large);
-        let has_scales = |case: &Case<'_>| case.staged.problem.dtype == Dtype::E4m3;
-        cases.extend(large.into_iter().filter(has_scales));
-        let traced = cases
-            .par_iter()
-            .map(|case| case.trace(None, SCHEDULES[0]))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut broken: Vec<Broken> = cases
-            .iter()
-            .zip(&traced)
-            .filter_map(|(case, report)| case.hazardous(report))
-            .collect();
-        broken.dedup_by(|next, first| next.variant == first.variant);
-        if !broken.is_empty() {
-            return Err(Unfit::Broken(broken));
+        let mut large = self.cases(searched, TILES, Distribution::Large);
+        large.retain(|case| case.staged.problem.dtype == Dtype::E4m3);
+        cases.extend(large);
+
+        let traced = trace_unbroken(&cases)?;
+        let sites = self.sites(traced);
+        if sites.is_empty() {
+            errors.push(format!(
+                "{}: no barrier, wait, arrive or commit was reached, so none was left out: is the \
+                 traced build instrumented?",
+                self.name
+            ));
         }
+        // One preset may not reach all that is listed.
+        if presets == Presets::All {
+            let site_words: Vec<&str> = sites.iter().map(|site| site.words.as_str()).collect();
+            let listings = self.stage.info().redundant;
+            errors.extend(useless_listings(listings, self.name, &site_words));
+        }
+        sites
+            .par_iter()
+            .map(|site| self.suppress(site, &cases, presets))
+            .collect()
+    }
+
+    /// Returns the sites that any case reached, in order of their place.
+    fn sites(&self, traced: Vec<TraceReport>) -> Vec<Site> {
+        let sources = self.stage.attention.artifacts().sources;
         let mut sites: BTreeMap<Place, Site> = BTreeMap::new();
         for (index, report) in traced.into_iter().enumerate() {
             for SyncSite { operation, place } in report.sync_sites {
-                let new = || {
-                    let words = words_of(self.stage.attention.artifacts().sources, &place);
-                    Site {
-                        operation: operation.clone(),
-                        place: place.clone(),
-                        words,
-                        cases: Vec::new(),
-                    }
-                };
-                let site = sites.entry(place.clone()).or_insert_with(new);
+                let site = sites.entry(place.clone()).or_insert_with(|| Site {
+                    operation: operation.clone(),
+                    words: words_at(sources, &place),
+                    place,
+                    cases: Vec::new(),
+                });
                 if !site.operation.contains(&operation) {
                     site.operation += &format!(" and {operation}");
                 }
@@ -222,36 +244,20 @@ impl<'a> FamilyOfKernels<'a> {
                 }
             }
         }
-        let sites: Vec<Site> = sites.into_values().collect();
-        if sites.is_empty() {
-            errors.push(format!(
-                "{}: no barrier, wait, arrive or commit was reached, so none was left out: is the traced build instrumented?",
-                self.name
-            ));
-        }
-        // One preset may not reach all that is listed.
-        if presets == Presets::All {
-            let words: Vec<&str> = sites.iter().map(|site| site.words.as_str()).collect();
-            errors.extend(useless_listings(
-                self.stage.info().redundant,
-                self.name,
-                &words,
-            ));
-        }
-        sites
-            .par_iter()
-            .map(|site| self.suppress(site, &cases, presets))
-            .collect()
+        sites.into_values().collect()
     }
 
+    /// Leaves out one site.
     fn suppress(
         &self,
         site: &Site,
         cases: &[Case<'_>],
         presets: Presets,
-    ) -> Result<SiteResult, Unfit> {
-        let mut listings = self.stage.info().redundant.iter();
-        let listing = listings.find(|listing| lists(listing, self.name, &site.words));
+    ) -> Result<SiteResult, SkippedFamily> {
+        let redundant = self.stage.info().redundant;
+        let listing = redundant
+            .iter()
+            .find(|listing| lists(listing, self.name, &site.words));
         let reached: Vec<&Case<'_>> = site.cases.iter().map(|&index| &cases[index]).collect();
         let finding = match self.hazard(site, reached.iter().copied(), true)? {
             Some(killed) => killed,
@@ -259,7 +265,7 @@ impl<'a> FamilyOfKernels<'a> {
             None if presets == Presets::OnePerFamily && listing.is_some() => Finding::Survived {
                 cases: reached.len(),
             },
-            None => self.thoroughly(site, &reached, presets == Presets::OnePerFamily)?,
+            None => self.search_thoroughly(site, &reached, presets == Presets::OnePerFamily)?,
         };
         Ok(SiteResult {
             stage: self.stage.info().id.to_string(),
@@ -271,14 +277,15 @@ impl<'a> FamilyOfKernels<'a> {
         })
     }
 
-    /// The first of the traced build, which only a kernel that depends on the schedule changes: each case gets one, and all are
-    /// tried.
+    /// Returns the first hazard of the traced build. Only a kernel that depends on the schedule changes
+    /// that: each case gets one schedule, and all are tried. `is_known`: whether the cases have no hazard
+    /// with all sites under the first schedule.
     fn hazard<'c>(
         &self,
         site: &Site,
         cases: impl IntoIterator<Item = &'c Case<'a>>,
         is_known: bool,
-    ) -> Result<Option<Finding>, Unfit>
+    ) -> Result<Option<Finding>, SkippedFamily>
     where
         'a: 'c,
     {
@@ -287,26 +294,29 @@ impl<'a> FamilyOfKernels<'a> {
             let Some(hazard) = most_telling(&report.hazards) else {
                 continue;
             };
-            if !(is_known && schedule == SCHEDULES[0])
-                && let Some(broken) = case.hazardous(&case.trace(None, schedule)?)
+            let is_known_without_hazard = is_known && schedule == SCHEDULES[0];
+            if !is_known_without_hazard
+                && let Some(broken) = case.broken_by_hazard(&case.trace(None, schedule)?)
             {
-                return Err(Unfit::Broken(vec![broken]));
+                return Err(SkippedFamily::Broken(vec![broken]));
             }
-            let what = in_a_line(hazard, &site.place.file);
-            return Ok(Some(case.killed(GateId::H1, what)));
+            let line = in_a_line(hazard, &site.place.file);
+            return Ok(Some(case.killed(GateId::H1, line)));
         }
         Ok(None)
     }
 
-    /// C1 to C6 under all schedules, and the same of more problems and, if asked, of the other presets.
-    fn thoroughly(
+    /// Judges C1 to C6 under all schedules, then hazards and gates on more problems and, if asked, of the
+    /// other presets.
+    fn search_thoroughly(
         &self,
         site: &Site,
         reached: &[&Case<'a>],
         other_presets: bool,
-    ) -> Result<Finding, Unfit> {
-        // First, since it is the cheapest: a wait that is left behind by a phase stops a schedule, and shows no hazard.
-        if let Some(killed) = wrong(site, reached.iter().copied())? {
+    ) -> Result<Finding, SkippedFamily> {
+        // First, since it is the cheapest: a wait that is left behind by a phase stops a schedule, and
+        // shows no hazard.
+        if let Some(killed) = first_wrong(site, reached.iter().copied())? {
             return Ok(killed);
         }
         let variant = reached.first().map_or(self.variants[0], |case| {
@@ -322,76 +332,116 @@ impl<'a> FamilyOfKernels<'a> {
         if let Some(killed) = self.hazard(site, &more, false)? {
             return Ok(killed);
         }
-        let cases = reached.len() + more.len();
-        Ok(wrong(site, &more)?.unwrap_or(Finding::Survived { cases }))
+        let survived = Finding::Survived {
+            cases: reached.len() + more.len(),
+        };
+        Ok(first_wrong(site, &more)?.unwrap_or(survived))
     }
 
-    /// One problem per instance: two blocks of rows, the second with a single row; `tiles` tiles of keys and one key.
+    /// Makes one problem per instance: two blocks of rows, the second with a single row; `tiles` tiles
+    /// of keys and one key.
     fn cases(&self, variants: &[&str], tiles: usize, family: Distribution) -> Vec<Case<'a>> {
-        let instances = variants.iter().flat_map(|variant| {
-            self.stage
-                .kernels
-                .iter()
-                .filter(move |kernel| kernel.variant == *variant)
-        });
-        let case = |facts: &KernelFacts, variant: &str| {
-            let (shape, mask) = ring(facts, facts.block_m + 1, tiles);
-            let problem = Problem::new(shape, facts.dtype, mask).ok()?;
-            let prepared = self.stage.prepare(variant, &problem).ok()?;
-            let staged = Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided);
-            let name = format!("{variant} {shape} {} {mask} {family}", facts.dtype);
-            Some(Case {
-                stage: self.stage,
-                prepared,
-                family,
-                staged,
-                name,
-            })
-        };
-        instances
-            .filter_map(|kernel| case(&kernel.facts, &kernel.variant))
-            .collect()
+        let mut cases = Vec::new();
+        for variant in variants {
+            let instances = self.stage.kernels.iter();
+            for kernel in instances.filter(|kernel| kernel.variant == *variant) {
+                cases.extend(Case::new(self.stage, kernel, tiles, family));
+            }
+        }
+        cases
     }
 }
 
-/// The first case whose output is wrong without the site.
-fn wrong<'c, 'a: 'c>(
+/// Traces all cases with all sites. Refuses a family with a hazard.
+fn trace_unbroken(cases: &[Case<'_>]) -> Result<Vec<TraceReport>, SkippedFamily> {
+    let traced = cases
+        .par_iter()
+        .map(|case| case.trace(None, SCHEDULES[0]))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut broken: Vec<Broken> = cases
+        .iter()
+        .zip(&traced)
+        .filter_map(|(case, report)| case.broken_by_hazard(report))
+        .collect();
+    broken.dedup_by(|next, first| next.variant == first.variant);
+    if broken.is_empty() {
+        Ok(traced)
+    } else {
+        Err(SkippedFamily::Broken(broken))
+    }
+}
+
+/// Returns the finding of the first case whose output is wrong without the site.
+fn first_wrong<'c, 'a: 'c>(
     site: &Site,
     cases: impl IntoIterator<Item = &'c Case<'a>>,
-) -> Result<Option<Finding>, Unfit> {
+) -> Result<Option<Finding>, SkippedFamily> {
     for case in cases {
-        if let Some((gate, what)) = case.check(Some(&site.place)) {
-            return match case.check(None) {
-                Some((gate, before)) => Err(Unfit::Broken(vec![case.broken(gate, &before)])),
-                None => Ok(Some(case.killed(gate, what))),
-            };
-        }
+        let Some(failure) = case.check(Some(&site.place)) else {
+            continue;
+        };
+        return match case.check(None) {
+            Some(before) => Err(SkippedFamily::Broken(vec![
+                case.broken(before.gate, &before.reason),
+            ])),
+            None => Ok(Some(case.killed(failure.gate, failure.reason))),
+        };
     }
     Ok(None)
 }
 
-impl Case<'_> {
-    fn trace(&self, without: Option<&Place>, schedule: Schedule) -> Result<TraceReport, Unfit> {
+impl<'a> Case<'a> {
+    /// Makes a case, unless the stage refuses its problem.
+    fn new(
+        stage: &'a LoadedStage,
+        kernel: &Kernel,
+        tiles: usize,
+        family: Distribution,
+    ) -> Option<Self> {
+        let (shape, mask) = ring(kernel, kernel.block_m + 1, tiles);
+        let problem = Problem::new(shape, kernel.dtype, mask).ok()?;
+        let prepared = stage.prepare(&kernel.variant, &problem).ok()?;
+        Some(Self {
+            stage,
+            prepared,
+            family,
+            staged: Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided),
+            name: format!(
+                "{} {shape} {} {mask} {family}",
+                kernel.variant, kernel.dtype
+            ),
+        })
+    }
+
+    fn trace(
+        &self,
+        without: Option<&Place>,
+        schedule: Schedule,
+    ) -> Result<TraceReport, SkippedFamily> {
         let selection = Selection {
             suppress: without,
             ..Selection::default()
         };
         trace(&self.prepared, &self.staged, schedule, &selection).map_err(|fault| {
-            Unfit::Refused(format!(
+            SkippedFamily::Refused(format!(
                 "{}: the traced build does not start: {fault}",
                 self.name
             ))
         })
     }
 
-    /// H1 on a trace with all sites.
-    fn hazardous(&self, report: &TraceReport) -> Option<Broken> {
-        Some(self.broken(GateId::H1, &report.hazards.first()?.to_string()))
+    /// Returns what H1 finds in a trace with all sites.
+    fn broken_by_hazard(&self, report: &TraceReport) -> Option<Broken> {
+        let hazard = report.hazards.first()?;
+        Some(self.broken(GateId::H1, &hazard.to_string()))
     }
 
     fn killed(&self, gate: GateId, what: String) -> Finding {
-        let at = self.name.clone();
-        Finding::Killed { gate, what, at }
+        Finding::Killed {
+            gate,
+            what,
+            at: self.name.clone(),
+        }
     }
 
     fn broken(&self, gate: GateId, what: &str) -> Broken {
@@ -405,9 +455,9 @@ impl Case<'_> {
         }
     }
 
-    /// The first that fails, and why.
-    fn check(&self, without: Option<&Place>) -> Option<(GateId, String)> {
-        let checked = check(
+    /// Returns the first gate that fails without a site.
+    fn check(&self, without: Option<&Place>) -> Option<GateResult> {
+        let outcome = check(
             self.stage,
             &self.prepared.kernel.variant,
             &self.staged.problem,
@@ -418,15 +468,15 @@ impl Case<'_> {
                 suppress: without,
             },
         );
-        let failed = failures(checked).into_iter().next()?;
-        Some((failed.gate, failed.reason))
+        failures(outcome).into_iter().next()
     }
 }
 
-/// Rings are filled, drained and used again, and the last tile is ragged. Half of the instances get the full mask, the others
-/// the causal one.
+/// Returns a problem in which rings are filled, drained and used again, and the last tile is ragged.
+/// Half of the instances get the full mask, the others the causal one.
 pub fn ring(facts: &KernelFacts, seq_q: usize, tiles: usize) -> (Shape, Mask) {
-    let seq_kv = tiles * facts.cluster as usize * facts.block_n + 1; // for each block
+    // So many tiles for each block of a cluster.
+    let seq_kv = tiles * facts.cluster as usize * facts.block_n + 1;
     let shape = Shape {
         seq_kv,
         ..Shape::bhsd(1, 1, seq_q, facts.head_dim)
@@ -435,7 +485,8 @@ pub fn ring(facts: &KernelFacts, seq_q: usize, tiles: usize) -> (Shape, Mask) {
     (shape, if is_full { Mask::Full } else { Mask::Causal })
 }
 
-/// A copy that is read too early says more of a wait or commit than the races it comes with.
+/// Returns the hazard to report: a copy that is read too early tells more about a wait or commit than the
+/// races it comes with.
 fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
     hazards
         .iter()
@@ -443,22 +494,16 @@ fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
         .or(hazards.first())
 }
 
-/// Kind and both places, in the site's file where they are inlined from there.
+/// Describes a hazard by its kind and both places, in the site's file where they are inlined from there.
 fn in_a_line(hazard: &Hazard, file: &str) -> String {
-    let sides = [&hazard.first, &hazard.second]
-        .into_iter()
-        .flatten()
-        .map(|side| {
-            let place = side
-                .places
-                .iter()
-                .find(|place| place.file == file)
-                .or(side.places.first());
-            place.map_or(side.does.clone(), |place| {
-                format!("{} at {place}", side.does)
-            })
+    let mut sides = Vec::new();
+    for side in [&hazard.first, &hazard.second].into_iter().flatten() {
+        let in_file = side.places.iter().find(|place| place.file == file);
+        sides.push(match in_file.or(side.places.first()) {
+            Some(place) => format!("{} at {place}", side.does),
+            None => side.does.clone(),
         });
-    let sides: Vec<String> = sides.collect();
+    }
     let detail = if sides.is_empty() {
         hazard.missing.clone()
     } else {
@@ -467,44 +512,55 @@ fn in_a_line(hazard: &Hazard, file: &str) -> String {
     format!("{}: {detail}", hazard.kind.label())
 }
 
-/// The comment above, and the line.
-fn words_of(sources: &[(&str, &str)], place: &Place) -> String {
+/// Returns the words of a place's line and of the comment above it.
+fn words_at(sources: &[(&str, &str)], place: &Place) -> String {
     let file = place.file.strip_prefix("./").unwrap_or(&place.file);
-    let text = sources.iter().find(|(name, _)| *name == file);
-    let lines = text.into_iter().flat_map(|(_, text)| text.lines());
-    let lines: Vec<&str> = lines.map(str::trim).take(place.line as usize).collect();
+    let Some((_, text)) = sources.iter().find(|(name, _)| *name == file) else {
+        return String::new();
+    };
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take(place.line as usize)
+        .collect();
     let Some((line, above)) = lines.split_last() else {
         return String::new();
     };
-    let is_code = |line: &&str| !line.starts_with("//");
-    let start = above.iter().rposition(is_code).map_or(0, |last| last + 1);
-    let comment: Vec<&str> = above[start..]
-        .iter()
-        .map(|line| line.trim_start_matches('/').trim())
-        .collect();
-    format!("{} {line}", comment.join(" ")).trim().to_string()
+    let last_code = above.iter().rposition(|line| !line.starts_with("//"));
+    let comment_start = last_code.map_or(0, |index| index + 1);
+    let mut words = String::new();
+    for comment in &above[comment_start..] {
+        words += comment.trim_start_matches('/').trim();
+        words.push(' ');
+    }
+    words += line;
+    words.trim().to_string()
 }
 
 fn lists(listing: &Redundant, family: &str, words: &str) -> bool {
     listing.family == family && words.contains(listing.site)
 }
 
-/// That are not about exactly one of the family's sites, of which `words` are the words.
-fn useless_listings(listings: &[Redundant], family: &str, words: &[&str]) -> Vec<String> {
-    let of_family = listings.iter().filter(|listing| listing.family == family);
-    let useless = of_family.filter_map(|listing| {
-        let named = match words.iter().filter(|words| lists(listing, family, words)).count() {
-            1 => return None,
+/// Returns a message for each listing that does not name exactly one of the family's sites, which have
+/// the words `site_words`.
+fn useless_listings(listings: &[Redundant], family: &str, site_words: &[&str]) -> Vec<String> {
+    let mut useless = Vec::new();
+    for listing in listings.iter().filter(|listing| listing.family == family) {
+        let named = site_words
+            .iter()
+            .filter(|words| lists(listing, family, words));
+        let count = match named.count() {
+            1 => continue,
             0 => "no synchronisation site".to_string(),
             several => format!("{several} synchronisation sites"),
         };
-        Some(format!(
-            "`redundant` of the stage's StageInfo has an entry for {family}, '{}', that names {named}: quote words of one \
-             call's line, or of the comment directly above it",
+        useless.push(format!(
+            "`redundant` of the stage's StageInfo has an entry for {family}, '{}', that names {count}: \
+             quote words of one call's line, or of the comment directly above it",
             listing.site
-        ))
-    });
-    useless.collect()
+        ));
+    }
+    useless
 }
 
 #[cfg(test)]
@@ -525,10 +581,8 @@ mod tests {
             file: "./stage9/kernel.cu".into(),
             line,
         };
-        words_of(
-            &[("common/tile.cuh", ""), ("stage9/kernel.cu", SOURCE)],
-            &place,
-        )
+        let sources = [("common/tile.cuh", ""), ("stage9/kernel.cu", SOURCE)];
+        words_at(&sources, &place)
     }
 
     fn site(finding: Finding, listed: Option<&str>) -> SiteResult {
@@ -557,38 +611,43 @@ mod tests {
             "Q was written by all threads and is read by every warp. __syncthreads();"
         );
         assert_eq!(words(6), "__syncwarp(); // scores");
-        assert_eq!(
-            words_of(
-                &[],
-                &Place {
-                    file: "elsewhere.h".into(),
-                    line: 3
-                }
-            ),
-            ""
-        );
     }
 
     #[test]
-    fn entries_of_the_list_name_one_site_of_their_family() {
-        let entry = |family, site| Redundant {
+    fn a_place_outside_of_the_sources_has_no_words() {
+        let elsewhere = Place {
+            file: "elsewhere.h".into(),
+            line: 3,
+        };
+        assert_eq!(words_at(&[], &elsewhere), "");
+    }
+
+    /// Returns the messages about an entry of the list, in a family with two sites.
+    fn messages(family: &'static str, site: &'static str) -> Vec<String> {
+        let entry = Redundant {
             family,
             site,
             reason: "",
         };
-        let (barrier, scores) = (words(4), words(6));
-        let useless = |entry| useless_listings(&[entry], "mma", &[&barrier, &scores]);
-        assert_eq!(useless(entry("mma", "all threads and is read")), [""; 0]);
-        assert_eq!(
-            useless(entry("other", "nothing of the kind")),
-            [""; 0],
-            "judged with its own family"
-        );
-        assert!(
-            useless(entry("mma", "K and V"))[0]
-                .contains("names no synchronisation site: quote words")
-        );
-        assert!(useless(entry("mma", "__sync"))[0].contains("names 2 synchronisation sites"));
+        useless_listings(&[entry], "mma", &[&words(4), &words(6)])
+    }
+
+    #[test]
+    fn an_entry_that_names_one_site_is_right() {
+        assert_eq!(messages("mma", "all threads and is read"), [""; 0]);
+    }
+
+    #[test]
+    fn an_entry_of_another_family_is_judged_with_its_own() {
+        assert_eq!(messages("other", "nothing of the kind"), [""; 0]);
+    }
+
+    #[test]
+    fn an_entry_that_names_no_site_or_two_is_useless() {
+        let no_site = &messages("mma", "K and V")[0];
+        assert!(no_site.contains("names no synchronisation site: quote words"));
+        let two_sites = &messages("mma", "__sync")[0];
+        assert!(two_sites.contains("names 2 synchronisation sites"));
     }
 
     #[test]
@@ -602,44 +661,66 @@ mod tests {
         assert!(stale.starts_with("it is needed: remove its entry from `redundant`"));
     }
 
-    #[test]
-    fn a_hazard_is_told_in_the_kernels_own_lines() {
-        let place = |file: &str, line| Place {
+    fn place(file: &str, line: u32) -> Place {
+        Place {
             file: file.into(),
             line,
-        };
-        let side = |does: &str, places| HazardAccess {
+        }
+    }
+
+    fn access(does: &str, places: Vec<Place>) -> HazardAccess {
+        HazardAccess {
             does: does.into(),
             block: [0; 3],
             thread: None,
             warp: 0,
             places,
-        };
+        }
+    }
+
+    /// Returns a race between the kernel and a function that it calls.
+    fn race() -> Hazard {
         let inlined = vec![
             place("common/attn/tile.cuh", 34),
             place("./stage9/kernel.cu", 168),
         ];
-        let mut hazard = Hazard {
+        Hazard {
             kind: HazardKind::Race,
             block: [0; 3],
             memory: String::new(),
-            first: Some(side("writes", inlined)),
-            second: Some(side("reads", vec![place("common/attn/softmax.cuh", 5)])),
+            first: Some(access("writes", inlined)),
+            second: Some(access("reads", vec![place("common/attn/softmax.cuh", 5)])),
             missing: "a deadlock".into(),
             times: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_read_too_early_comes_before_races() {
         let early = Hazard {
             kind: HazardKind::ReadInFlight,
-            ..hazard.clone()
+            ..race()
         };
-        assert_eq!(most_telling(&[hazard.clone(), early.clone()]), Some(&early));
-        assert_eq!(most_telling(&[hazard.clone()]), Some(&hazard));
-        let line = in_a_line(&hazard, "./stage9/kernel.cu");
+        assert_eq!(most_telling(&[race(), early.clone()]), Some(&early));
+        assert_eq!(most_telling(&[race()]), Some(&race()));
+    }
+
+    #[test]
+    fn a_hazard_is_described_in_the_kernels_own_lines() {
+        let line = in_a_line(&race(), "./stage9/kernel.cu");
         assert_eq!(
             line,
             "race: writes at stage9/kernel.cu:168, reads at attn/softmax.cuh:5"
         );
-        (hazard.first, hazard.second) = (None, None);
-        assert_eq!(in_a_line(&hazard, ""), "race: a deadlock");
+    }
+
+    #[test]
+    fn a_hazard_without_places_is_described_by_what_is_missing() {
+        let stopped = Hazard {
+            first: None,
+            second: None,
+            ..race()
+        };
+        assert_eq!(in_a_line(&stopped, ""), "race: a deadlock");
     }
 }
