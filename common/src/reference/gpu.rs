@@ -1,4 +1,5 @@
-//! References of large problems on a GPU, whose kernel (`attend.cu`) is checked against the host before the first and on each.
+//! References of large problems on a GPU. Their kernel (`attend.cu`) is compared with the host before the
+//! first and on each.
 
 use super::agree::agree;
 use super::layout::{Layout, Rounding};
@@ -16,12 +17,14 @@ mod image {
 
 pub use image::FATBIN;
 
-/// Visible scores up to which the host computes the reference: in a second on two processors, where 2^28 take a minute. So most
-/// problems that gates judge need no second word, and a GPU's is asked for where it saves more than it costs.
+/// The number of visible scores up to which the host computes the reference: in a second on two
+/// processors, where 2^28 take a minute. So most problems that gates judge need no GPU, and it is used
+/// where it saves more than it costs.
 pub const MOST_HOST_SCORES: u64 = 1 << 22;
 
-/// The arithmetic of a call: the kernel's entry.
+/// The arithmetic of a call.
 pub(crate) trait Real: super::panels::Real {
+    /// The kernel's entry.
     const ENTRY: &'static str;
 }
 
@@ -51,7 +54,7 @@ impl Attention for CudaDevice {
     ) -> Result<Vec<f32>, ReferenceError> {
         let codes = [&inputs.q, &inputs.k, &inputs.v].map(|operand| operand.codes());
         let layout = baseline_layout(inputs, &codes, rows, p);
-        Ok(self.attend(&inputs.problem, &layout)?.0)
+        Ok(self.attend(&inputs.problem, &layout)?.output)
     }
 }
 
@@ -80,18 +83,23 @@ pub fn baseline_layout<'a>(
 }
 
 impl CudaDevice {
-    /// Computes a [`reference()`], of problems of more than [`MOST_HOST_SCORES`] on the GPU, where there is code for one. The kernel
-    /// is checked before the first on small problems, and on each at three of its rows: what is not the host's is an error.
+    /// Computes a [`reference()`]; that of a problem of more than [`MOST_HOST_SCORES`] on the GPU, where
+    /// there is code for one. The kernel is compared with the host on small problems before the first,
+    /// and on each at three of its rows.
+    ///
+    /// # Errors
+    ///
+    /// Values that are not the host's.
     pub fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
-        let problem = &inputs.problem;
+        let Inputs { problem, .. } = inputs;
         if FATBIN.is_none() || problem.scores() <= MOST_HOST_SCORES {
             return reference(inputs, p);
         }
         self.check_references()?;
-        let found = compose(self, inputs, p, judged_rows(problem))?;
-        let host = reference_of_rows(inputs, p, ends(&found.rows))?;
-        agree(problem, &host, &found)?;
-        Ok(found)
+        let on_gpu = compose(self, inputs, p, judged_rows(problem))?;
+        let on_host = reference_of_rows(inputs, p, ends(&on_gpu.rows))?;
+        agree(problem, &on_host, &on_gpu)?;
+        Ok(on_gpu)
     }
 
     /// Compares references of all rows of [`small_cases`] with the host's, once.
@@ -101,12 +109,9 @@ impl CudaDevice {
         }
         for (problem, p) in small_cases() {
             let inputs = Inputs::generate(&problem, Family::Shifted, 0);
-            let host = reference(&inputs, p)?;
-            agree(
-                &problem,
-                &host,
-                &compose(self, &inputs, p, host.rows.clone())?,
-            )?;
+            let on_host = reference(&inputs, p)?;
+            let on_gpu = compose(self, &inputs, p, on_host.rows.clone())?;
+            agree(&problem, &on_host, &on_gpu)?;
         }
         self.references_agree.set(true);
         Ok(())
@@ -116,13 +121,13 @@ impl CudaDevice {
 /// Returns the first, the middle and the last of `rows`, each once.
 fn ends(rows: &[usize]) -> Vec<usize> {
     let places = [0, rows.len() / 2, rows.len() - 1];
-    let mut ends: Vec<usize> = places.map(|place| rows[place]).to_vec();
-    ends.dedup();
-    ends
+    let mut end_rows: Vec<usize> = places.map(|place| rows[place]).to_vec();
+    end_rows.dedup();
+    end_rows
 }
 
-/// Returns what the kernel is checked on: each mask, element type and type of P; grouped heads; keys beyond one round of a block's
-/// threads; tiles with fewer rows; rows without a key.
+/// Returns the problems on which the kernel is checked: each mask, element type and type of P; grouped
+/// heads; keys beyond one round of a block's threads; tiles with fewer rows; rows without a key.
 pub fn small_cases() -> Vec<(Problem, Probability)> {
     let shape = |heads: [usize; 2], seqs: [usize; 2], head_dim| Shape {
         batch: 2,
@@ -138,15 +143,16 @@ pub fn small_cases() -> Vec<(Problem, Probability)> {
         shape([2, 2], [1, 1], 64),
     ];
     let mut cases = Vec::new();
-    for (shape, dtype) in shapes
-        .into_iter()
-        .flat_map(|shape| Dtype::ALL.map(|dtype| (shape, dtype)))
-    {
-        for mask in Mask::ALL {
-            let problem = Problem::new(shape, dtype, mask).expect("shapes of this function");
-            let coarse = (dtype == Dtype::E4m3).then_some(Probability::E4m3);
-            let types = Probability::declarable(dtype).iter().copied().chain(coarse);
-            cases.extend(types.map(|p| (problem, p)));
+    for shape in shapes {
+        for dtype in Dtype::ALL {
+            let mut types = Probability::declarable(dtype).to_vec();
+            if dtype == Dtype::E4m3 {
+                types.push(Probability::E4m3);
+            }
+            for mask in Mask::ALL {
+                let problem = Problem::new(shape, dtype, mask).expect("shapes of this function");
+                cases.extend(types.iter().map(|&p| (problem, p)));
+            }
         }
     }
     cases
@@ -161,24 +167,22 @@ mod tests {
         let cases = small_cases();
         for mask in Mask::ALL {
             for dtype in Dtype::ALL {
-                let has = |(problem, p): &&(Problem, Probability)| {
-                    problem.mask == mask
-                        && problem.dtype == dtype
-                        && *p == Probability::of_operands(dtype)
-                };
-                assert!(cases.iter().any(|case| has(&case)), "{mask} {dtype}");
+                let p = Probability::of_operands(dtype);
+                let has_case = cases
+                    .iter()
+                    .any(|case| (case.0.mask, case.0.dtype, case.1) == (mask, dtype, p));
+                assert!(has_case, "{mask} {dtype}");
             }
         }
-        assert!(
-            cases
-                .iter()
-                .any(|(problem, _)| problem.visible_keys(0) == 0)
-        );
-        assert!(
-            cases
-                .iter()
-                .all(|(problem, _)| problem.scores() < MOST_HOST_SCORES)
-        );
+        let mut problems = cases.iter().map(|case| &case.0);
+        assert!(problems.any(|problem| problem.visible_keys(0) == 0));
+    }
+
+    #[test]
+    fn cases_are_small() {
+        for (problem, _) in small_cases() {
+            assert!(problem.scores() < MOST_HOST_SCORES, "{problem:?}");
+        }
     }
 
     #[test]

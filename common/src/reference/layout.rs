@@ -1,41 +1,42 @@
-//! What the kernel of `attend.cu` reads: dense arrays, and a table of tiles of rows.
+//! The arrays that the kernel of `attend.cu` reads: dense ones, and a table of tiles of rows.
 
 use super::panels::{TILE_ROWS, tiles};
 use super::{E4M3_PROBABILITY_SCALE, Probability, key_head, row_index};
-use crate::problem::Problem;
+use crate::problem::{Problem, Shape};
 use rayon::prelude::*;
 use std::ffi::c_void;
 
-/// Threads of a block.
+/// The number of threads of a block.
 pub const THREADS: usize = 128;
 
 /// Up to four rows of one head; a block takes one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tile {
-    /// In the list of rows.
+    /// The index of the first row in the list of rows.
     pub first_row: i32,
     pub rows: i32,
-    /// Of K and V.
+    /// The head of K and V.
     pub head: i32,
-    /// Keys that some row sees.
+    /// The number of keys that some row sees.
     pub most: i32,
-    /// Keys that each row sees; none of a row that is not there.
+    /// The number of keys that each row sees; 0 for a row that is not there.
     pub visible: [i32; TILE_ROWS],
-    /// Factors of the scores and of the output.
+    /// The factor of the scores.
     pub score_scale: f64,
+    /// The factor of the output.
     pub output_scale: f64,
 }
 
-/// How P is rounded.
+/// The rounding of P.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rounding {
-    /// A factor of P while it is rounded.
+    /// The factor of P while it is rounded.
     pub scale: f32,
-    /// Of the significand, behind the first; 0: not rounded.
+    /// The bits of the significand behind the first; 0 where P is not rounded.
     pub bits: i32,
-    /// Of a normal number.
+    /// The least exponent of a normal number.
     pub least_exponent: i32,
     /// Whether the division by the sum comes afterwards.
     pub is_first: i32,
@@ -58,7 +59,7 @@ impl From<Probability> for Rounding {
     }
 }
 
-/// Addresses where the kernel runs, and extents.
+/// The kernel's parameters: addresses where it runs, and extents.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
@@ -68,7 +69,7 @@ pub struct Params {
     pub keys: *const c_void,
     /// `[heads, seq_kv, head_dim]`.
     pub values: *const c_void,
-    /// Of the first block.
+    /// The tile of the first block.
     pub tiles: *const Tile,
     /// [`Layout::weights_of_tile`] for each block.
     pub weights: *mut c_void,
@@ -84,7 +85,7 @@ pub struct Params {
 /// The arrays of one call, in the arithmetic of T.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout<'a, T> {
-    /// Of the rows alone.
+    /// The listed rows of Q.
     pub q: Vec<T>,
     /// K with a line for each element of a head, so that neighbouring threads read neighbouring keys.
     pub keys: Vec<T>,
@@ -96,7 +97,8 @@ pub struct Layout<'a, T> {
 }
 
 impl<'a, T: Copy + Default + Send + Sync> Layout<'a, T> {
-    /// Lays out `rows`, ascending, of Q, K and V. `scales(b, h)`: the factors of the scores and of the output.
+    /// Lays out `rows`, ascending, of Q, K and V. `scales(b, h)` returns the factors of the scores and of
+    /// the output.
     pub fn new(
         problem: &Problem,
         rows: &[usize],
@@ -104,41 +106,53 @@ impl<'a, T: Copy + Default + Send + Sync> Layout<'a, T> {
         rounding: Rounding,
         scales: impl Fn(usize, usize) -> [f64; 2],
     ) -> Self {
-        let shape = &problem.shape;
-        let dim = shape.head_dim;
+        let Shape {
+            seq_kv, head_dim, ..
+        } = problem.shape;
+        let mut tile_table: Vec<Tile> = Vec::new();
         let mut first_row = 0;
-        let tile = |rows: &[usize]| {
-            let [b, h, _] = row_index(problem, rows[0]);
-            let [score_scale, output_scale] = scales(b, h);
-            let mut visible = [0; TILE_ROWS];
-            for (visible, &row) in visible.iter_mut().zip(rows) {
-                *visible = problem.visible_keys(row % shape.seq_q) as i32;
-            }
-            let tile = Tile {
-                first_row,
-                rows: rows.len() as i32,
-                head: key_head(problem, rows[0]) as i32,
-                // Rows ascend, and so does what they see.
-                most: visible[rows.len() - 1],
-                visible,
-                score_scale,
-                output_scale,
-            };
+        for tile_rows in tiles(&problem.shape, rows) {
+            let [b, h, _] = row_index(problem, tile_rows[0]);
+            let tile = Tile::new(problem, tile_rows, first_row, scales(b, h));
             first_row += tile.rows;
-            tile
-        };
+            tile_table.push(tile);
+        }
+        let mut q_rows = Vec::with_capacity(rows.len() * head_dim);
+        for row in rows {
+            q_rows.extend_from_slice(&q[row * head_dim..(row + 1) * head_dim]);
+        }
         Self {
-            q: rows
-                .iter()
-                .flat_map(|&row| &q[row * dim..(row + 1) * dim])
-                .copied()
-                .collect(),
-            keys: columns(k, shape.seq_kv, dim),
+            q: q_rows,
+            keys: transpose_heads(k, seq_kv, head_dim),
             values,
-            tiles: tiles(shape, rows).into_iter().map(tile).collect(),
+            tiles: tile_table,
             rounding,
-            seq_kv: shape.seq_kv,
-            head_dim: dim,
+            seq_kv,
+            head_dim,
+        }
+    }
+}
+
+impl Tile {
+    fn new(
+        problem: &Problem,
+        rows: &[usize],
+        first_row: i32,
+        [score_scale, output_scale]: [f64; 2],
+    ) -> Self {
+        let mut visible = [0; TILE_ROWS];
+        for (keys, row) in visible.iter_mut().zip(rows) {
+            *keys = problem.visible_keys(row % problem.shape.seq_q) as i32;
+        }
+        Self {
+            first_row,
+            rows: rows.len() as i32,
+            head: key_head(problem, rows[0]) as i32,
+            // Rows ascend, and so does what they see.
+            most: visible[rows.len() - 1],
+            visible,
+            score_scale,
+            output_scale,
         }
     }
 }
@@ -148,32 +162,32 @@ impl<T> Layout<'_, T> {
         self.q.len() / self.head_dim
     }
 
-    /// How many T a block keeps its weights in.
+    /// Returns how many T a block keeps its weights in.
     pub fn weights_of_tile(&self) -> usize {
         TILE_ROWS * (self.seq_kv + THREADS)
     }
 }
 
 /// Transposes each head of K.
-fn columns<T: Copy + Default + Send + Sync>(k: &[T], seq_kv: usize, dim: usize) -> Vec<T> {
-    let mut columns = vec![T::default(); k.len()];
-    columns
+fn transpose_heads<T: Copy + Default + Send + Sync>(k: &[T], seq_kv: usize, dim: usize) -> Vec<T> {
+    let mut lines = vec![T::default(); k.len()];
+    lines
         .par_chunks_mut(seq_kv)
         .enumerate()
-        .for_each(|(line, column)| {
-            let (head, element) = (line / dim, line % dim);
-            let of_head = &k[head * seq_kv * dim..][..seq_kv * dim];
-            for (value, row) in column.iter_mut().zip(of_head.chunks_exact(dim)) {
+        .for_each(|(index, line)| {
+            let (head, element) = (index / dim, index % dim);
+            let head_rows = k[head * seq_kv * dim..][..seq_kv * dim].chunks_exact(dim);
+            for (value, row) in line.iter_mut().zip(head_rows) {
                 *value = row[element];
             }
         });
-    columns
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Dtype, Mask, Shape};
+    use crate::problem::{Dtype, Mask};
 
     #[test]
     fn tiles_are_rows_of_one_head_with_its_key_head_and_what_each_row_sees() {

@@ -1,5 +1,5 @@
-//! FP64 attention on the kernel's values, and a same-precision baseline, whose error says how accurate that precision lets a
-//! kernel be.
+//! FP64 attention on the kernel's values, and a same-precision baseline, whose error tells how accurate
+//! that precision lets a kernel be.
 
 use crate::device::cuda::CudaError;
 use crate::e4m3::E4m3;
@@ -26,17 +26,18 @@ named! {
         F32 = "f32",
         F16 = "f16",
         Bf16 = "bf16",
-        /// Scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
+        /// E4M3, scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
         E4m3 = "e4m3",
     }
 }
 
-/// FP8 kernels keep `exp(s - max) * 2^8` in E4M3 and divide at the end, so that weights down to 2^-17 of the largest survive
-/// (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`). Normalised first, weights below 2^-10 would be lost: with some
-/// thousands of keys nearly all.
+/// The factor of P in E4M3: FP8 kernels keep `exp(s - max) * 2^8` and divide at the end, so that weights
+/// down to 2^-17 of the largest survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`).
+/// Normalised first, weights below 2^-10 would be lost: with some thousands of keys nearly all.
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
 
 impl Probability {
+    /// Returns the type of the operands.
     pub fn of_operands(dtype: Dtype) -> Self {
         match dtype {
             Dtype::F16 => Probability::F16,
@@ -45,7 +46,7 @@ impl Probability {
         }
     }
 
-    /// P in the output's format.
+    /// Returns the output's format.
     pub fn half(dtype: Dtype) -> Self {
         match dtype.output() {
             Format::F16 => Probability::F16,
@@ -53,7 +54,8 @@ impl Probability {
         }
     }
 
-    /// Nothing less exact than 16 bits or the inputs: it sets how far C2 and C3 let an output be off.
+    /// Returns the types that a kernel may declare: nothing less exact than 16 bits or the inputs, since
+    /// it sets how far C2 and C3 let an output be off.
     pub fn declarable(dtype: Dtype) -> &'static [Self] {
         match dtype {
             Dtype::F16 => &[Probability::F32, Probability::F16],
@@ -62,8 +64,8 @@ impl Probability {
         }
     }
 
-    /// The type that P is rounded to where a kernel declares `self`: 16 bits are the output's, though a kernel may declare
-    /// fewer because its scores are less exact.
+    /// Returns the type that P is rounded to where a kernel declares `self`: 16 bits are the output's,
+    /// though a kernel may declare fewer because its scores are less exact.
     pub fn held(self, dtype: Dtype) -> Self {
         match self {
             Probability::F16 | Probability::Bf16 => Self::half(dtype),
@@ -79,32 +81,37 @@ impl Probability {
         }
     }
 
-    /// Weights of at most 1, in place, as values.
+    /// Rounds weights of at most 1 in place, as values.
     pub(crate) fn round(self, weights: &mut [f32]) {
         match self {
             Probability::F32 => {}
             Probability::F16 => Format::F16.round_all(weights),
             Probability::Bf16 => Format::Bf16.round_all(weights),
-            Probability::E4m3 => weights.iter_mut().for_each(|weight| {
-                *weight = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE).to_f32()
-                    / E4M3_PROBABILITY_SCALE;
-            }),
+            Probability::E4m3 => {
+                for weight in weights {
+                    let code = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE);
+                    *weight = code.to_f32() / E4M3_PROBABILITY_SCALE;
+                }
+            }
         }
     }
 }
 
-/// Visible scores above which a sample of the rows is computed: two processors take about a minute for as many.
+/// The number of visible scores above which a sample of the rows is computed: two processors take about
+/// a minute for as many.
 pub const MAX_FULL_SCORES: u64 = 1 << 28;
-/// Scores of a sample, about.
+/// The number of scores of a sample, about.
 const SAMPLED_SCORES: u64 = 1 << 25;
-/// The rows depend on the problem's extents and mask only.
+/// The seed of a sample, so that its rows depend on the problem's extents and mask only.
 const SAMPLE_SEED: u64 = 0x5a3c_f00d;
-/// Rows of queries, and of keys, that kernels take at a time: at their edges the rows of a sample are not left to chance.
+/// The rows of queries, and of keys, that kernels take at a time: at their edges the rows of a sample are
+/// not left to chance.
 const TILE_EXTENTS: [usize; 6] = [16, 32, 64, 96, 128, 256];
 
+/// A reason why there is no reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReferenceError {
-    /// A NaN in a reference would match anything.
+    /// Inputs that are not finite: a NaN in a reference would match anything.
     #[error(transparent)]
     Input(#[from] InputError),
     /// Finite inputs whose scores overflow.
@@ -112,7 +119,7 @@ pub enum ReferenceError {
     NotFinite {
         /// "FP64", "baseline" or "unquantised".
         which: &'static str,
-        /// The first, `[b, h, s]`.
+        /// The first such row, `[b, h, s]`.
         row: [usize; 3],
     },
     /// A reference on a GPU was not computed.
@@ -123,39 +130,43 @@ pub enum ReferenceError {
     Disagreement(#[from] Disagreement),
 }
 
-/// What an output is judged by; arrays hold [`Reference::rows`], `head_dim` values each.
+/// The values by which an output is judged; arrays hold [`Reference::rows`], `head_dim` values each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all, or a sample with the first and last row of every
-    /// head, and rows at the edges of tiles.
+    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all, or a sample with the first and
+    /// last row of every head, and rows at the edges of tiles.
     pub rows: Vec<usize>,
     pub sampled: bool,
     /// FP64 attention on the dequantised inputs; 0 in rows without a key.
     pub output: Vec<f64>,
-    /// One a row: the natural logarithm of the sum of exponentials of scaled scores, in FP64; -inf without a key.
+    /// The natural logarithm of the sum of exponentials of scaled scores, in FP64, one a row; -inf
+    /// without a key.
     pub lse: Vec<f64>,
-    /// Scores, softmax and P·V in f32, P normalised and rounded to its type, output rounded to its format.
+    /// Scores, softmax and P·V in f32, P normalised and rounded to its type, output rounded to its
+    /// format.
     pub baseline: Vec<f32>,
-    /// E4M3: FP64 attention on the values before rounding, for gate C4; `None` for real tensors and other dtypes.
+    /// FP64 attention on the values before rounding to E4M3, for gate C4; `None` for real tensors and
+    /// other dtypes.
     pub unquantised: Option<Vec<f64>>,
     pub probability: Probability,
-    /// Of a row: root mean square of the V that it averages (its batch and key head, all keys), C4's unit.
+    /// The root mean square of the V that a row averages (its batch and key head, all keys), C4's unit.
     pub value_rms: Vec<f64>,
-    /// The longest row of Q times the longest of K times the softmax scale: no logit is larger, nor any sum on the way to
-    /// one.
+    /// The longest row of Q times the longest of K times the softmax scale: no logit is larger, nor any
+    /// sum on the way to one.
     pub largest_score: f64,
 }
 
-/// Above [`MAX_FULL_SCORES`] of a sample of rows.
+/// Computes the reference of all rows or, above [`MAX_FULL_SCORES`], of a sample.
 pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
     reference_of_rows(inputs, p, judged_rows(&inputs.problem))
 }
 
 /// Returns all rows of a problem, or the sample.
 fn judged_rows(problem: &Problem) -> Vec<usize> {
-    match is_sampled(problem) {
-        true => sample_rows(problem),
-        false => (0..row_count(problem)).collect(),
+    if is_sampled(problem) {
+        sample_rows(problem)
+    } else {
+        (0..row_count(problem)).collect()
     }
 }
 
@@ -163,12 +174,12 @@ fn is_sampled(problem: &Problem) -> bool {
     problem.scores() > MAX_FULL_SCORES
 }
 
-/// How many rows of a problem are judged, and how many it has, where a sample is.
+/// Returns how many rows of a problem are judged and how many it has, where a sample is.
 pub fn sample(problem: &Problem) -> Option<(usize, usize)> {
     is_sampled(problem).then(|| (sample_rows(problem).len(), row_count(problem)))
 }
 
-/// Dense row numbers, ascending, each at most once.
+/// Computes the reference of these rows: dense numbers, ascending, each at most once.
 pub fn reference_of_rows(
     inputs: &Inputs,
     p: Probability,
@@ -177,10 +188,13 @@ pub fn reference_of_rows(
     compose(&Host, inputs, p, rows)
 }
 
-/// Outputs, and the log-sum-exp of each row.
-type Attended<T> = (Vec<T>, Vec<f64>);
+/// The outputs of rows, and the log-sum-exp of each.
+pub(crate) struct Attended<T> {
+    pub output: Vec<T>,
+    pub lse: Vec<f64>,
+}
 
-/// What computes the parts of a reference that grow with the number of scores.
+/// A device that computes the parts of a reference that grow with the number of scores.
 trait Attention {
     /// Computes FP64 attention on dense values.
     fn exact(
@@ -232,71 +246,93 @@ fn compose(
     inputs.check()?;
     let problem = &inputs.problem;
     let values = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
-    let square = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
-    let longest = |values: &[f64]| {
-        values
-            .par_chunks(problem.shape.head_dim)
-            .map(square)
-            .reduce(|| 0.0, f64::max)
-            .sqrt()
-    };
-    let largest_score =
-        longest(&values[0]) * longest(&values[1]) * f64::from(problem.softmax_scale.abs());
-    let kv_len = problem.shape.seq_kv * problem.shape.head_dim;
-    let rms: Vec<f64> = values[2]
-        .par_chunks(kv_len)
-        .map(|head| (square(head) / kv_len as f64).sqrt())
-        .collect();
-    let value_rms = rows
-        .iter()
-        .map(|&row| rms[key_head(problem, row)])
-        .collect();
-    let (exact, lse) = attention.exact(problem, &rows, &values)?;
+    let exact = attention.exact(problem, &rows, &values)?;
     let mut baseline = attention.baseline(inputs, &rows, p)?;
     problem.dtype.output().round_all(&mut baseline);
-    let widened = match problem.dtype {
+    let unrounded = match problem.dtype {
         Dtype::E4m3 => unquantised_values(inputs),
         Dtype::F16 | Dtype::Bf16 => None,
     };
-    let unquantised = widened
-        .map(|values| attention.exact(problem, &rows, &values))
-        .transpose()?
-        .map(|(output, _)| output);
-
-    let finite = |which, bad: Option<usize>| match bad {
-        Some(row) => Err(ReferenceError::NotFinite {
-            which,
-            row: row_index(problem, rows[row]),
-        }),
-        None => Ok(()),
+    let unquantised = match unrounded {
+        Some(operands) => Some(attention.exact(problem, &rows, &operands)?.output),
+        None => None,
     };
-    let row_of = |element: usize| element / problem.shape.head_dim;
-    let is_bad = |value: &f64| !value.is_finite();
-    finite("FP64", exact.iter().position(is_bad).map(row_of))?;
-    let is_no_lse = |&lse: &f64| lse.is_nan() || lse == f64::INFINITY;
-    finite("FP64", lse.iter().position(is_no_lse))?;
-    let bad = baseline.iter().position(|value| !value.is_finite());
-    finite("baseline", bad.map(row_of))?;
-    let bad = unquantised.iter().flatten().position(is_bad);
-    finite("unquantised", bad.map(row_of))?;
-    let sampled = rows.len() < row_count(problem);
-    Ok(Reference {
-        rows,
-        sampled,
-        output: exact,
-        lse,
+    let composed = Reference {
+        sampled: rows.len() < row_count(problem),
+        output: exact.output,
+        lse: exact.lse,
         baseline,
         unquantised,
         probability: p,
-        value_rms,
-        largest_score,
-    })
+        value_rms: value_rms(problem, &rows, &values[2]),
+        largest_score: largest_score(problem, &values),
+        rows,
+    };
+    composed.check_finite(problem)?;
+    Ok(composed)
 }
 
-/// FP64 attention on the values before rounding, rows as in [`reference_of_rows`]; `None` for real tensors.
+impl Reference {
+    /// Refuses scores that overflow. A row without a key has a log-sum-exp of minus infinity.
+    fn check_finite(&self, problem: &Problem) -> Result<(), ReferenceError> {
+        let dim = problem.shape.head_dim;
+        let not_finite = |which, index: usize| ReferenceError::NotFinite {
+            which,
+            row: row_index(problem, self.rows[index]),
+        };
+        if let Some(element) = self.output.iter().position(|value| !value.is_finite()) {
+            return Err(not_finite("FP64", element / dim));
+        }
+        let is_overflow = |lse: &f64| lse.is_nan() || *lse == f64::INFINITY;
+        if let Some(row) = self.lse.iter().position(is_overflow) {
+            return Err(not_finite("FP64", row));
+        }
+        if let Some(element) = self.baseline.iter().position(|value| !value.is_finite()) {
+            return Err(not_finite("baseline", element / dim));
+        }
+        let mut unquantised = self.unquantised.iter().flatten();
+        if let Some(element) = unquantised.position(|value| !value.is_finite()) {
+            return Err(not_finite("unquantised", element / dim));
+        }
+        Ok(())
+    }
+}
+
+/// Computes [`Reference::largest_score`] from dequantised Q, K and V.
+fn largest_score(problem: &Problem, [q, k, _]: &[Vec<f64>; 3]) -> f64 {
+    let dim = problem.shape.head_dim;
+    longest_row(q, dim) * longest_row(k, dim) * f64::from(problem.softmax_scale.abs())
+}
+
+fn longest_row(values: &[f64], dim: usize) -> f64 {
+    values
+        .par_chunks(dim)
+        .map(sum_of_squares)
+        .reduce(|| 0.0, f64::max)
+        .sqrt()
+}
+
+/// Computes [`Reference::value_rms`] from dequantised V.
+fn value_rms(problem: &Problem, rows: &[usize], values: &[f64]) -> Vec<f64> {
+    let head_len = problem.shape.seq_kv * problem.shape.head_dim;
+    let rms_of_heads: Vec<f64> = values
+        .par_chunks(head_len)
+        .map(|head| (sum_of_squares(head) / head_len as f64).sqrt())
+        .collect();
+    rows.iter()
+        .map(|&row| rms_of_heads[key_head(problem, row)])
+        .collect()
+}
+
+fn sum_of_squares(values: &[f64]) -> f64 {
+    values.iter().map(|value| value * value).sum()
+}
+
+/// Computes FP64 attention on the values before rounding, rows as in [`reference_of_rows`]; `None` for
+/// real tensors.
 pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
     let values = unquantised_values(inputs)?;
-    Some(attend_f64(&inputs.problem, rows, &values).0)
+    Some(attend_f64(&inputs.problem, rows, &values).output)
 }
 
 /// Returns Q, K and V before rounding; `None` for real tensors.
@@ -308,7 +344,7 @@ fn unquantised_values(inputs: &Inputs) -> Option<[Vec<f64>; 3]> {
     Some([widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?])
 }
 
-/// `[b, h, s]`, of Q or O.
+/// Returns the indices `[b, h, s]` of a row of Q or O.
 pub fn row_index(problem: &Problem, row: usize) -> [usize; 3] {
     let (heads, seq) = (problem.shape.heads_q, problem.shape.seq_q);
     [row / (heads * seq), row / seq % heads, row % seq]
@@ -327,73 +363,65 @@ fn row_count(problem: &Problem) -> usize {
     problem.shape.batch * problem.shape.heads_q * problem.shape.seq_q
 }
 
-/// About [`SAMPLED_SCORES`], the same number of rows from every head; and [`edge_rows`], again as many at most.
+/// Returns a sample of about [`SAMPLED_SCORES`], the same number of rows from every head, and of
+/// [`edge_rows`], again as many at most.
 fn sample_rows(problem: &Problem) -> Vec<usize> {
-    let (heads, seq) = (
-        problem.shape.batch * problem.shape.heads_q,
-        problem.shape.seq_q,
-    );
-    let rows = SAMPLED_SCORES / problem.shape.seq_kv as u64;
-    let per_head = (rows as usize / heads).max(2).min(seq);
+    let seq = problem.shape.seq_q;
+    let heads = problem.shape.batch * problem.shape.heads_q;
+    let sampled_rows = SAMPLED_SCORES / problem.shape.seq_kv as u64;
+    let per_head = (sampled_rows as usize / heads).max(2).min(seq);
     let edges = edge_rows(problem);
-    // Where heads are many, each has a part of them.
+    // Where heads are many, each has a part of the edges.
     let edges_per_head = per_head.min(edges.len());
     let mut rng = ChaCha8Rng::seed_from_u64(SAMPLE_SEED);
     let mut sample = Vec::with_capacity(heads * (per_head + edges_per_head));
     for head in 0..heads {
+        let mut rows_of_head = Vec::with_capacity(per_head + edges_per_head);
         // One row from each of per_head equal stretches, the outermost at the ends.
-        let mut picked: Vec<usize> = (0..per_head)
-            .map(|part| {
-                let (start, end) = (part * seq / per_head, (part + 1) * seq / per_head);
-                start + (rng.next_u64() % (end - start) as u64) as usize
-            })
-            .collect();
-        (picked[0], picked[per_head - 1]) = (0, seq - 1);
-        let turn = edges
-            .iter()
-            .cycle()
-            .skip(head * edges_per_head % edges.len());
-        picked.extend(turn.take(edges_per_head));
-        picked.sort_unstable();
-        picked.dedup();
-        sample.extend(picked.into_iter().map(|row| head * seq + row));
+        for part in 0..per_head {
+            let (start, end) = (part * seq / per_head, (part + 1) * seq / per_head);
+            rows_of_head.push(start + (rng.next_u64() % (end - start) as u64) as usize);
+        }
+        (rows_of_head[0], rows_of_head[per_head - 1]) = (0, seq - 1);
+        for turn in 0..edges_per_head {
+            let index = head * edges_per_head + turn;
+            rows_of_head.push(edges[index % edges.len()]);
+        }
+        rows_of_head.sort_unstable();
+        rows_of_head.dedup();
+        sample.extend(rows_of_head.into_iter().map(|row| head * seq + row));
     }
     sample
 }
 
-/// The rows of a head on both sides of the first and the last edge of tiles of [`TILE_EXTENTS`], and of causal ones those that begin
-/// to see a key, or the first or last edge of a tile of keys.
+/// Returns the rows of a head on both sides of the first and the last edge of tiles of [`TILE_EXTENTS`].
+/// Under a causal mask it returns those that begin to see a key, or the first or last edge of a tile of
+/// keys, too.
 fn edge_rows(problem: &Problem) -> Vec<usize> {
-    let (seq_q, seq_kv) = (problem.shape.seq_q, problem.shape.seq_kv);
-    // The row that sees so many keys; causal masks are aligned at the last row.
-    let seeing = |keys: usize| (keys + seq_q).checked_sub(seq_kv + 1);
-    let diagonal = |tile: usize| {
-        let keys = [
-            0,
-            tile,
-            problem.visible_keys(0).next_multiple_of(tile),
-            seq_kv / tile * tile,
-        ];
-        keys.into_iter().filter_map(seeing)
-    };
-    let is_causal = problem.mask == Mask::Causal;
-    let mut edges: Vec<usize> = TILE_EXTENTS
-        .into_iter()
-        .flat_map(|tile| {
-            let of_queries = [tile, seq_q / tile * tile].map(|edge| edge.wrapping_sub(1));
-            let of_keys = is_causal.then(|| diagonal(tile));
-            of_queries.into_iter().chain(of_keys.into_iter().flatten())
-        })
-        .flat_map(|row| [row, row.wrapping_add(1)])
-        .chain([0, seq_q - 1])
-        .filter(|row| *row < seq_q)
-        .collect();
+    let Shape { seq_q, seq_kv, .. } = problem.shape;
+    let mut edges = vec![0, seq_q - 1];
+    for tile in TILE_EXTENTS {
+        for edge in [tile, seq_q / tile * tile] {
+            edges.extend([edge.saturating_sub(1), edge]);
+        }
+        if problem.mask != Mask::Causal {
+            continue;
+        }
+        let first_edge = problem.visible_keys(0).next_multiple_of(tile);
+        for keys in [0, tile, first_edge, seq_kv / tile * tile] {
+            // The row that sees so many keys: causal masks are aligned at the last row.
+            if let Some(row) = (keys + seq_q).checked_sub(seq_kv + 1) {
+                edges.extend([row, row + 1]);
+            }
+        }
+    }
+    edges.retain(|row| *row < seq_q);
     edges.sort_unstable();
     edges.dedup();
     edges
 }
 
-/// On dense values: outputs and log-sum-exps.
+/// Computes FP64 attention on dense values.
 fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: &[Vec<f64>; 3]) -> Attended<f64> {
     attend::<f64, 4>(
         problem,
@@ -402,11 +430,13 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: &[Vec<f64>; 3]) -> A
         |_, _| exact_scales(problem),
         |scores| {
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            scores
-                .iter_mut()
-                .for_each(|score| *score = (*score - largest).exp());
+            for score in scores.iter_mut() {
+                *score = (*score - largest).exp();
+            }
             let sum: f64 = scores.iter().sum();
-            scores.iter_mut().for_each(|score| *score /= sum);
+            for weight in scores.iter_mut() {
+                *weight /= sum;
+            }
             largest + sum.ln()
         },
     )
@@ -417,7 +447,8 @@ fn exact_scales(problem: &Problem) -> [f64; 2] {
     [f64::from(problem.softmax_scale), 1.0]
 }
 
-/// Returns the same on codes: scales are factors of the scores and of the output, as in the kernels.
+/// Returns the factors of the scores and of the output, on codes: they have the scales of the operands,
+/// as in the kernels.
 fn baseline_scales(inputs: &Inputs, b: usize, h: usize) -> [f32; 2] {
     let Inputs { problem, q, k, v } = inputs;
     let head_kv = h / (problem.shape.heads_q / problem.shape.heads_kv);
@@ -427,40 +458,45 @@ fn baseline_scales(inputs: &Inputs, b: usize, h: usize) -> [f32; 2] {
     ]
 }
 
-/// Returns `e^x` rounded once, from FP64: a GPU computes the same, where its own functions of f32 are less exact.
+/// Returns `e^x` rounded once, from FP64: a GPU computes the same, where its own functions of f32 are less
+/// exact.
 fn exponential(x: f32) -> f32 {
     f64::from(x).exp() as f32
 }
 
-/// On codes, as values.
+/// Computes the baseline on codes, before its last rounding.
 fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> {
     let Inputs { problem, q, k, v } = inputs;
-    attend::<f32, 8>(
+    let attended = attend::<f32, 8>(
         problem,
         rows,
         [&q.codes(), &k.codes(), &v.codes()],
         |b, h| baseline_scales(inputs, b, h),
         |scores| {
             let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            scores
-                .iter_mut()
-                .for_each(|score| *score = exponential(*score - largest));
+            for score in scores.iter_mut() {
+                *score = exponential(*score - largest);
+            }
             let sum: f32 = scores.iter().sum();
+            // E4M3 is rounded before the division, like in the kernels.
             if p == Probability::E4m3 {
                 p.round(scores);
             }
-            scores.iter_mut().for_each(|score| *score /= sum);
+            for weight in scores.iter_mut() {
+                *weight /= sum;
+            }
             if p != Probability::E4m3 {
                 p.round(scores);
             }
             largest + sum.ln()
         },
-    )
-    .0
+    );
+    attended.output
 }
 
-/// In T, with panels of `N` columns. `scales(b, h)`: the factors of the scores and of the output; `softmax` turns a row's
-/// scaled, visible scores into weights and gives their log-sum-exp. Outputs, and log-sum-exps in FP64.
+/// Computes attention in T, with panels of `N` columns. `scales(b, h)` returns the factors of the scores
+/// and of the output. `softmax` turns a row's scaled, visible scores into weights and returns their
+/// log-sum-exp.
 fn attend<T: Real, const N: usize>(
     problem: &Problem,
     rows: &[usize],
@@ -468,48 +504,63 @@ fn attend<T: Real, const N: usize>(
     scales: impl Fn(usize, usize) -> [T; 2] + Sync,
     softmax: impl Fn(&mut [T]) -> T + Sync,
 ) -> Attended<T> {
-    let shape = &problem.shape;
-    let dim = shape.head_dim;
+    // Rows ascend, and so do their heads.
     let mut heads: Vec<usize> = rows.iter().map(|&row| key_head(problem, row)).collect();
     heads.dedup();
-    let packed: Vec<Packed<T, N>> = pack_heads(shape, &heads, k, v);
-    let of_tile = |rows: &[usize]| {
-        let [b, h, _] = row_index(problem, rows[0]);
-        // Rows ascend, and so do their heads.
-        let place = heads.binary_search(&key_head(problem, rows[0]));
-        let (keys, values) = &packed[place.expect("each row's head is packed")];
-        let [score_scale, output_scale] = scales(b, h);
-        // Rows ascend, and so does what they see.
-        let visible: Vec<usize> = rows
-            .iter()
-            .map(|&row| problem.visible_keys(row % shape.seq_q))
-            .collect();
-        let most = visible[visible.len() - 1];
+    let packed: Vec<Packed<T, N>> = pack_heads(&problem.shape, &heads, k, v);
+    let (outputs, lses): (Vec<_>, Vec<_>) = tiles(&problem.shape, rows)
+        .into_par_iter()
+        .map(|tile_rows| {
+            let [b, h, _] = row_index(problem, tile_rows[0]);
+            let place = heads.binary_search(&key_head(problem, tile_rows[0]));
+            let head = &packed[place.expect("each row's head is packed")];
+            attend_tile(problem, tile_rows, q, head, scales(b, h), &softmax)
+        })
+        .unzip();
+    Attended {
+        output: outputs.concat(),
+        lse: lses.concat(),
+    }
+}
 
-        let q_tile = pack_rows(rows.iter().map(|&row| &q[row * dim..(row + 1) * dim]), dim);
-        let mut weights = vec![vec![T::default(); most]; rows.len()];
-        keys.multiply(&q_tile, 0..dim, 0..most, |row, key, sum| {
-            if row < visible.len() && key < visible[row] {
-                weights[row][key] = sum * score_scale;
-            }
-        });
-        let mut lse = vec![f64::NEG_INFINITY; rows.len()];
-        for ((weights, &visible), lse) in weights.iter_mut().zip(&visible).zip(&mut lse) {
-            if visible > 0 {
-                *lse = softmax(&mut weights[..visible]).into();
-            }
+/// Computes the rows of one tile: their outputs and log-sum-exps.
+fn attend_tile<T: Real, const N: usize>(
+    problem: &Problem,
+    rows: &[usize],
+    q: &[T],
+    (keys, values): &Packed<T, N>,
+    [score_scale, output_scale]: [T; 2],
+    softmax: &impl Fn(&mut [T]) -> T,
+) -> (Vec<T>, Vec<f64>) {
+    let dim = problem.shape.head_dim;
+    let visible: Vec<usize> = rows
+        .iter()
+        .map(|&row| problem.visible_keys(row % problem.shape.seq_q))
+        .collect();
+    // Rows ascend, and so does what they see.
+    let most = visible[visible.len() - 1];
+
+    let q_tile = pack_rows(rows.iter().map(|&row| &q[row * dim..(row + 1) * dim]), dim);
+    let mut weights = vec![vec![T::default(); most]; rows.len()];
+    keys.multiply(&q_tile, 0..dim, 0..most, |row, key, sum| {
+        if row < visible.len() && key < visible[row] {
+            weights[row][key] = sum * score_scale;
         }
-        let p_tile = pack_rows(weights.iter().map(Vec::as_slice), most);
-        let mut out = vec![T::default(); rows.len() * dim];
-        values.multiply(&p_tile, 0..most, 0..dim, |row, column, sum| {
-            if row < visible.len() {
-                out[row * dim + column] = sum * output_scale;
-            }
-        });
-        (out, lse)
-    };
-    let (out, lse): (Vec<_>, Vec<_>) = tiles(shape, rows).into_par_iter().map(of_tile).unzip();
-    (out.concat(), lse.concat())
+    });
+    let mut lse = vec![f64::NEG_INFINITY; rows.len()];
+    for row in 0..rows.len() {
+        if visible[row] > 0 {
+            lse[row] = softmax(&mut weights[row][..visible[row]]).into();
+        }
+    }
+    let p_tile = pack_rows(weights.iter().map(Vec::as_slice), most);
+    let mut output = vec![T::default(); rows.len() * dim];
+    values.multiply(&p_tile, 0..most, 0..dim, |row, column, sum| {
+        if row < visible.len() {
+            output[row * dim + column] = sum * output_scale;
+        }
+    });
+    (output, lse)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! The inner product of reference and model: a small register tile over panels that the compiler vectorises.
+//! The inner product of reference and model: a small register tile over panels that the compiler
+//! vectorises.
 
 use crate::problem::Shape;
 use rayon::prelude::*;
 use std::ops::{AddAssign, Mul};
 
+/// The number of rows that are multiplied at a time.
 pub(crate) const TILE_ROWS: usize = 4;
 
 pub(crate) trait Real:
@@ -13,7 +15,7 @@ pub(crate) trait Real:
 impl Real for f32 {}
 impl Real for f64 {}
 
-/// `[depth, columns]` in panels of `N` columns, the last one padded with zeros.
+/// A matrix `[depth, columns]` in panels of `N` columns, the last one padded with zeros.
 pub(crate) struct Panels<T, const N: usize> {
     data: Vec<[T; N]>,
     depth: usize,
@@ -21,13 +23,13 @@ pub(crate) struct Panels<T, const N: usize> {
 }
 
 impl<T: Real, const N: usize> Panels<T, N> {
-    /// `matrix[depth, columns]`, row-major: V, over keys.
+    /// Packs `matrix[depth, columns]`, row-major: V, over keys.
     pub fn new(matrix: &[T], columns: usize) -> Self {
         let depth = matrix.len() / columns;
         Self::pack(depth, columns, |k, column| matrix[k * columns + column])
     }
 
-    /// `matrix[columns, depth]`: K, over the head's dimension.
+    /// Packs `matrix[columns, depth]`: K, over the head's dimension.
     pub fn transposed(matrix: &[T], depth: usize) -> Self {
         Self::pack(depth, matrix.len() / depth, |k, column| {
             matrix[column * depth + k]
@@ -48,8 +50,8 @@ impl<T: Real, const N: usize> Panels<T, N> {
         }
     }
 
-    /// `out[row][column] = sum over k in depths of a[k - depths.start][row] * self[k][column]`, k in order, in T, for the
-    /// panels that cover `columns`; `emit` receives row, column and sum.
+    /// Computes `out[row][column] = sum over k in depths of a[k - depths.start][row] * self[k][column]`, k
+    /// in order, in T, for the panels that cover `columns`; `emit` receives row, column and sum.
     pub fn multiply(
         &self,
         a: &[[T; TILE_ROWS]],
@@ -84,6 +86,7 @@ impl<T: Real, const N: usize> Panels<T, N> {
     }
 }
 
+/// K and V of one head.
 pub(crate) type Packed<T, const N: usize> = (Panels<T, N>, Panels<T, N>);
 
 /// Packs these of the heads of K and V.
@@ -93,25 +96,26 @@ pub(crate) fn pack_heads<T: Real, const N: usize>(
     k: &[T],
     v: &[T],
 ) -> Vec<Packed<T, N>> {
-    let (dim, len) = (shape.head_dim, shape.seq_kv * shape.head_dim);
-    let pack = |&head: &usize| {
-        let elements = head * len..(head + 1) * len;
-        (
-            Panels::transposed(&k[elements.clone()], dim),
-            Panels::new(&v[elements], dim),
-        )
-    };
-    heads.par_iter().map(pack).collect()
+    let dim = shape.head_dim;
+    let len = shape.seq_kv * dim;
+    heads
+        .par_iter()
+        .map(|head| {
+            let elements = head * len..(head + 1) * len;
+            let keys = Panels::transposed(&k[elements.clone()], dim);
+            (keys, Panels::new(&v[elements], dim))
+        })
+        .collect()
 }
 
-/// Dense row numbers, ascending, in tiles of one head.
+/// Groups dense row numbers, ascending, in tiles of one head.
 pub(crate) fn tiles<'a>(shape: &Shape, rows: &'a [usize]) -> Vec<&'a [usize]> {
     rows.chunk_by(|a, b| a / shape.seq_q == b / shape.seq_q)
         .flat_map(|of_head| of_head.chunks(TILE_ROWS))
         .collect()
 }
 
-/// Up to `TILE_ROWS` of `[rows, depth]` for [`Panels::multiply`]; missing rows are zero.
+/// Packs up to `TILE_ROWS` rows of `[rows, depth]` for [`Panels::multiply`]; missing rows are zero.
 pub(crate) fn pack_rows<'a, T: Real + 'a>(
     rows: impl Iterator<Item = &'a [T]>,
     depth: usize,
@@ -146,13 +150,12 @@ mod tests {
         ] {
             let mut seen = 0;
             panels.multiply(&packed[1..6], 1..6, 2..10, |row, column, sum| {
-                let expected: f64 = if row < 3 {
-                    (1..6)
-                        .map(|k| rows[row * depth + k] * matrix[k * columns + column])
-                        .sum()
-                } else {
-                    0.0
-                };
+                let mut expected = 0.0;
+                if row < 3 {
+                    for k in 1..6 {
+                        expected += rows[row * depth + k] * matrix[k * columns + column];
+                    }
+                }
                 assert_eq!(sum, expected, "{row} {column}");
                 seen += 1;
             });

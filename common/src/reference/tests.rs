@@ -11,21 +11,25 @@ fn by_definition(problem: &Problem, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64>
         for h in 0..s.heads_q {
             for i in 0..s.seq_q {
                 let row = ((b * s.heads_q + h) * s.seq_q + i) * s.head_dim;
-                let key = |j: usize| ((b * s.heads_kv + h / group) * s.seq_kv + j) * s.head_dim;
-                let visible = |j: usize| {
-                    problem.mask == Mask::Full
-                        || j as i64 <= i as i64 + s.seq_kv as i64 - s.seq_q as i64
-                };
                 let mut numerator = vec![0.0; s.head_dim];
                 let mut denominator = 0.0;
-                for j in (0..s.seq_kv).filter(|&j| visible(j)) {
-                    let dot: f64 = (0..s.head_dim).map(|d| q[row + d] * k[key(j) + d]).sum();
+                for j in 0..s.seq_kv {
+                    let last_seen = i as i64 + s.seq_kv as i64 - s.seq_q as i64;
+                    if problem.mask == Mask::Causal && j as i64 > last_seen {
+                        continue;
+                    }
+                    let key = ((b * s.heads_kv + h / group) * s.seq_kv + j) * s.head_dim;
+                    let dot: f64 = (0..s.head_dim).map(|d| q[row + d] * k[key + d]).sum();
                     let weight = (dot * f64::from(problem.softmax_scale)).exp();
                     denominator += weight;
-                    (0..s.head_dim).for_each(|d| numerator[d] += weight * v[key(j) + d]);
+                    for d in 0..s.head_dim {
+                        numerator[d] += weight * v[key + d];
+                    }
                 }
                 if denominator > 0.0 {
-                    (0..s.head_dim).for_each(|d| out[row + d] = numerator[d] / denominator);
+                    for d in 0..s.head_dim {
+                        out[row + d] = numerator[d] / denominator;
+                    }
                 }
             }
         }
@@ -44,36 +48,39 @@ fn fp64_agrees_with_the_definition_on_ragged_and_grouped_problems() {
             seq_kv,
             head_dim,
         };
-        for (dtype, mask) in Dtype::ALL
-            .into_iter()
-            .flat_map(|dtype| Mask::ALL.map(|mask| (dtype, mask)))
-        {
-            let problem = Problem::new(shape, dtype, mask).unwrap();
-            let inputs = Inputs::generate(&problem, Family::Shifted, 11);
-            let reference = reference(&inputs, Probability::F32).unwrap();
-            let values = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
-            let expected = by_definition(&problem, &values[0], &values[1], &values[2]);
-            for (i, (found, expected)) in reference.output.iter().zip(&expected).enumerate() {
-                assert!(
-                    (found - expected).abs() <= 1e-13,
-                    "{problem:?} element {i}: {found} for {expected}"
-                );
+        for dtype in Dtype::ALL {
+            for mask in Mask::ALL {
+                assert_agrees_with_the_definition(&Problem::new(shape, dtype, mask).unwrap());
             }
-            // Plain: f32 arithmetic and one rounding of values of at most 4 to the output's format.
-            for (found, expected) in reference.baseline.iter().zip(&expected) {
-                assert!(
-                    (f64::from(*found) - expected).abs() <= 4.2 * problem.dtype.output().unit(),
-                    "{found} for {expected}"
-                );
-            }
-            assert_eq!(reference.unquantised.is_some(), dtype == Dtype::E4m3);
-            let apart = unquantised_rows(&inputs, &reference.rows).unwrap();
-            assert!(
-                apart.iter().zip(&expected).any(|(a, b)| a != b),
-                "storage rounds something"
-            );
         }
     }
+}
+
+fn assert_agrees_with_the_definition(problem: &Problem) {
+    let inputs = Inputs::generate(problem, Family::Shifted, 11);
+    let computed = reference(&inputs, Probability::F32).unwrap();
+    let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
+    let defined = by_definition(problem, &q, &k, &v);
+    for (i, (output, expected)) in computed.output.iter().zip(&defined).enumerate() {
+        assert!(
+            (output - expected).abs() <= 1e-13,
+            "{problem:?} element {i}: {output} for {expected}"
+        );
+    }
+    // Plain: f32 arithmetic and one rounding of values of at most 4 to the output's format.
+    let bound = 4.2 * problem.dtype.output().unit();
+    for (baseline, expected) in computed.baseline.iter().zip(&defined) {
+        assert!(
+            (f64::from(*baseline) - expected).abs() <= bound,
+            "{baseline} for {expected}"
+        );
+    }
+    assert_eq!(computed.unquantised.is_some(), problem.dtype == Dtype::E4m3);
+    let unrounded = unquantised_rows(&inputs, &computed.rows).unwrap();
+    assert!(
+        unrounded.iter().zip(&defined).any(|(a, b)| a != b),
+        "storage rounds something"
+    );
 }
 
 #[test]
@@ -95,7 +102,8 @@ fn large_problems_are_sampled_with_both_ends_of_every_head() {
     assert_eq!(rows, sample_rows(&problem));
 }
 
-/// On both sides of the edges of tiles, and where the causal diagonal begins, ends and crosses an edge of keys.
+/// The rows are those on both sides of the edges of tiles, and those where the causal diagonal begins,
+/// ends and crosses an edge of keys.
 #[test]
 fn a_sample_has_the_rows_at_which_kernels_change_their_way() {
     let shape = |heads, seq_q, seq_kv| Shape {
@@ -132,8 +140,7 @@ fn a_sample_has_the_rows_at_which_kernels_change_their_way() {
         let problem = Problem::new(shape, Dtype::F16, mask).unwrap();
         assert!(problem.scores() > MAX_FULL_SCORES / 2, "{shape} {mask}");
         let rows = sample_rows(&problem);
-        let of_head = |row: &usize| row % shape.seq_q;
-        let sampled: BTreeSet<usize> = rows.iter().map(of_head).collect();
+        let sampled: BTreeSet<usize> = rows.iter().map(|row| row % shape.seq_q).collect();
         let lacking: Vec<_> = edges.iter().filter(|row| !sampled.contains(row)).collect();
         assert_eq!(lacking, [&0; 0], "{shape} {mask}");
         let scores = rows.len() as u64 * shape.seq_kv as u64;
@@ -156,8 +163,15 @@ fn a_sample_of_single_rows_is_all_of_them() {
     let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
     assert!(problem.scores() > MAX_FULL_SCORES);
     assert_eq!(sample_rows(&problem), (0..512).collect::<Vec<_>>());
-    let pairs = Shape { seq_q: 2, ..shape };
-    let problem = Problem::new(pairs, Dtype::F16, Mask::Full).unwrap();
+}
+
+#[test]
+fn a_sample_of_pairs_of_rows_is_all_of_them() {
+    let shape = Shape {
+        seq_kv: 1 << 20,
+        ..Shape::bhsd(8, 64, 2, 64)
+    };
+    let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
     assert_eq!(sample_rows(&problem), (0..1024).collect::<Vec<_>>());
 }
 
@@ -173,26 +187,27 @@ fn sampled_rows_equal_those_of_the_whole() {
     };
     let problem = Problem::new(shape, Dtype::E4m3, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 4);
-    let values = || [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
-    let all: Vec<usize> = (0..200).collect();
-    let some = [0, 3, 49, 50, 51, 120, 121, 122, 123, 124, 199];
-    let (whole, whole_lse) = attend_f64(&problem, &all, &values());
-    let (part, part_lse) = attend_f64(&problem, &some, &values());
-    for (i, row) in some.into_iter().enumerate() {
-        assert_eq!(part[i * 64..][..64], whole[row * 64..][..64], "row {row}");
-        assert_eq!(part_lse[i], whole_lse[row], "row {row}");
+    let values = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
+    let all_rows: Vec<usize> = (0..200).collect();
+    let sampled_rows = [0, 3, 49, 50, 51, 120, 121, 122, 123, 124, 199];
+    let whole = attend_f64(&problem, &all_rows, &values);
+    let part = attend_f64(&problem, &sampled_rows, &values);
+    for (i, row) in sampled_rows.into_iter().enumerate() {
+        let expected = &whole.output[row * 64..][..64];
+        assert_eq!(part.output[i * 64..][..64], *expected, "row {row}");
+        assert_eq!(part.lse[i], whole.lse[row], "row {row}");
     }
     // Two query heads of 50 rows average one head of V.
-    let [_, _, v] = values();
     let rms = |row: usize| {
-        let head = &v[row / 100 * 70 * 64..][..70 * 64];
+        let head = &values[2][row / 100 * 70 * 64..][..70 * 64];
         (head.iter().map(|v| v * v).sum::<f64>() / head.len() as f64).sqrt()
     };
-    let sample = reference_of_rows(&inputs, Probability::F16, some.to_vec()).unwrap();
-    assert_eq!(sample.value_rms, some.map(rms));
+    let sample = reference_of_rows(&inputs, Probability::F16, sampled_rows.to_vec()).unwrap();
+    assert_eq!(sample.value_rms, sampled_rows.map(rms));
 }
 
-/// Of scores that are all alike it is their value and the logarithm of their number; -inf where there are none.
+/// The log-sum-exp of scores that are all alike is their value and the logarithm of their number; -inf
+/// where there are none.
 #[test]
 fn log_sum_exps_count_the_keys_of_equal_scores() {
     let shape = Shape {
@@ -210,9 +225,9 @@ fn log_sum_exps_count_the_keys_of_equal_scores() {
     };
     let [q, k, v] = [operand(2, 9, 0.5), operand(1, 6, -0.25), operand(1, 6, 1.0)];
     let inputs = Inputs::from_parts(&problem, q, k, v).unwrap();
-    let reference = reference(&inputs, Probability::F16).unwrap();
+    let computed = reference(&inputs, Probability::F16).unwrap();
     let score = -0.125 * 64.0 * f64::from(problem.softmax_scale);
-    for (row, lse) in reference.lse.into_iter().enumerate() {
+    for (row, lse) in computed.lse.into_iter().enumerate() {
         let expected = match problem.visible_keys(row % 9) {
             0 => f64::NEG_INFINITY,
             keys => score + (keys as f64).ln(),
@@ -222,13 +237,13 @@ fn log_sum_exps_count_the_keys_of_equal_scores() {
             "row {row}: {lse} for {expected}"
         );
         let is_empty = expected == f64::NEG_INFINITY;
-        let (output, baseline) = (reference.output[row * 64], reference.baseline[row * 64]);
-        assert_eq!([output == 0.0, baseline == 0.0], [is_empty; 2], "row {row}");
+        assert_eq!(computed.output[row * 64] == 0.0, is_empty, "row {row}");
+        assert_eq!(computed.baseline[row * 64] == 0.0, is_empty, "row {row}");
     }
 }
 
 #[test]
-fn nan_and_overflow_are_errors() {
+fn nan_is_an_error() {
     let problem = Problem::new(Shape::bhsd(1, 1, 4, 64), Dtype::F16, Mask::Full).unwrap();
     let mut inputs = Inputs::generate(&problem, Family::Normal, 0);
     inputs.v.bytes[2 * 70..][..2].copy_from_slice(&0x7e00_u16.to_le_bytes());
@@ -243,7 +258,11 @@ fn nan_and_overflow_are_errors() {
         ),
         "{error}"
     );
+}
 
+#[test]
+fn overflow_is_an_error() {
+    let problem = Problem::new(Shape::bhsd(1, 1, 4, 64), Dtype::F16, Mask::Full).unwrap();
     // Scores of 1e38 * 60000^2 overflow f32, not f64.
     let extents = problem.shape.q_extents();
     let huge = Operand::rounded(extents, Dtype::F16, vec![60000.0; 256], None);
@@ -266,38 +285,35 @@ fn nan_and_overflow_are_errors() {
 fn baseline_error_grows_as_the_probability_type_shrinks() {
     let problem = Problem::new(Shape::bhsd(1, 2, 256, 64), Dtype::F16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
-    let error = |p| {
-        let r = reference(&inputs, p).unwrap();
-        r.baseline
-            .iter()
-            .zip(&r.output)
+    let largest_error = |p| {
+        let Reference {
+            baseline, output, ..
+        } = reference(&inputs, p).unwrap();
+        let pairs = baseline.iter().zip(&output);
+        pairs
             .map(|(a, b)| (f64::from(*a) - b).abs())
             .fold(0.0, f64::max)
     };
-    let [wide, half, quarter] = [Probability::F32, Probability::F16, Probability::E4m3].map(error);
-    assert!(
-        wide <= half && half * 10.0 <= quarter,
-        "{wide:e} {half:e} {quarter:e}"
-    );
+    let in_f32 = largest_error(Probability::F32);
+    let in_f16 = largest_error(Probability::F16);
+    let in_e4m3 = largest_error(Probability::E4m3);
+    assert!(in_f32 <= in_f16, "{in_f32:e} {in_f16:e}");
+    assert!(in_f16 * 10.0 <= in_e4m3, "{in_f16:e} {in_e4m3:e}");
 }
 
-/// Over 8,192 keys with logits of N(0, 1) weights are about 2^-13, below half of E4M3's smallest step.
+/// Weights of 8,192 keys with logits of N(0, 1) are about 2^-13, below half of E4M3's smallest step.
 #[test]
 fn weights_normalised_before_rounding_to_e4m3_vanish() {
     let problem = Problem::new(Shape::bhsd(1, 1, 8192, 64), Dtype::F16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let values = [&inputs.q, &inputs.k].map(Operand::dequantised);
-    let logit = |key: usize| {
-        (0..64)
-            .map(|d| values[0][d] * values[1][key * 64 + d])
-            .sum::<f64>()
-            / 8.0
-    };
-    let weights: Vec<f32> = (0..8192).map(|key| logit(key).exp() as f32).collect();
-    let (largest, total) = (
-        weights.iter().copied().fold(0.0, f32::max),
-        weights.iter().sum::<f32>(),
-    );
+    let mut weights: Vec<f32> = Vec::new();
+    for key in values[1].chunks(64) {
+        let dot: f64 = values[0][..64].iter().zip(key).map(|(q, k)| q * k).sum();
+        weights.push((dot / 8.0).exp() as f32);
+    }
+    let largest = weights.iter().copied().fold(0.0, f32::max);
+    let total: f32 = weights.iter().sum();
     let kept_after_normalising: f32 = weights
         .iter()
         .map(|weight| E4m3::from_f32(weight / total).to_f32())
@@ -312,19 +328,20 @@ fn weights_normalised_before_rounding_to_e4m3_vanish() {
 #[test]
 fn p_is_declared_in_16_bits_at_least_and_as_bf16_only_where_inputs_have_no_more() {
     use Probability::{Bf16, E4m3, F16, F32};
-    for (dtype, bf16) in [
+    for (dtype, has_bf16) in [
         (Dtype::F16, false),
         (Dtype::E4m3, true),
         (Dtype::Bf16, true),
     ] {
         let declarable = Probability::declarable(dtype);
-        assert_eq!(declarable.contains(&Bf16), bf16, "{dtype}");
+        assert_eq!(declarable.contains(&Bf16), has_bf16, "{dtype}");
         assert!(!declarable.contains(&E4m3) && declarable.contains(&F32));
         // Whatever is declared, 16 bits are those of the output.
         assert!(declarable.contains(&Probability::half(dtype)));
-        for of in [F16, Bf16] {
-            assert_eq!(of.held(dtype), Probability::half(dtype), "{dtype}");
+        for declared in [F16, Bf16] {
+            assert_eq!(declared.held(dtype), Probability::half(dtype), "{dtype}");
         }
-        assert_eq!([F32, E4m3].map(|of| of.held(dtype)), [F32, E4m3]);
+        assert_eq!(F32.held(dtype), F32);
+        assert_eq!(E4m3.held(dtype), E4m3);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{CudaDevice, CudaError, LaunchName};
 use crate::problem::Problem;
+use crate::reference::Attended;
 use crate::reference::gpu::{FATBIN, Real};
 use crate::reference::layout::{Layout, Params, THREADS, Tile};
 use cudarc::driver::{
@@ -27,7 +28,7 @@ impl CudaDevice {
         &self,
         problem: &Problem,
         layout: &Layout<'_, T>,
-    ) -> Result<(Vec<T>, Vec<f64>), CudaError> {
+    ) -> Result<Attended<T>, CudaError> {
         self.check_usable()?;
         let function = self.reference_kernel(T::ENTRY)?;
         let name = LaunchName {
@@ -62,7 +63,10 @@ impl CudaDevice {
             let blocks = tiles_at_once.min(layout.tiles.len() - first);
             self.launch_reference(&function, &params, blocks, &name)?;
         }
-        Ok((self.download(&out)?, self.download(&lse)?))
+        Ok(Attended {
+            output: self.download(&out)?,
+            lse: self.download(&lse)?,
+        })
     }
 
     fn zeros<T: DeviceRepr + ValidAsZeroBits>(
