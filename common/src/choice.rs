@@ -212,10 +212,10 @@ impl Chooser {
         for stage in stages.iter().rev() {
             let names = std::iter::once(stage.default_variant()).chain(stage.variants());
             for variant in names {
-                let prepared = stage
+                let outcome = stage
                     .prepare(variant, problem)
                     .and_then(|prepared| with_lse_if(writes_lse, prepared));
-                match prepared {
+                match outcome {
                     Ok(prepared) => return Ok((stage, prepared)),
                     Err(reason) => refusal = Some(reason),
                 }
@@ -451,12 +451,13 @@ mod tests {
 
     #[test]
     fn the_keys_of_causal_tiles_are_counted_without_a_loop() {
-        for (queries, keys, rows) in [
+        let cases: [(usize, usize, usize); 4] = [
             (512, 512, 64),
             (512, 8192, 64),
             (1024, 256, 64),
             (64, 1, 64),
-        ] {
+        ];
+        for (queries, keys, rows) in cases {
             let tiles = queries / rows;
             let counted: usize = (1..=tiles)
                 .map(|tile| (tile * rows + keys).saturating_sub(queries).min(keys))

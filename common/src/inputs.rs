@@ -1,5 +1,6 @@
-//! Q, K and V of a case: seeded families, rounded to storage, or real tensors. Values never depend on dtype, and have the same
-//! bits on every machine: IEEE operations of this file (see [`Stream`]), no libm.
+//! Q, K and V of a case: seeded families, rounded to storage, or real tensors. Values never depend on
+//! dtype, and have the same bits on every machine: IEEE operations of this file (see [`Stream`]), no
+//! libm.
 
 use crate::e4m3::E4m3;
 use crate::problem::{Dtype, Problem};
@@ -12,7 +13,7 @@ mod families;
 pub use families::Stream;
 
 named! {
-    /// Each shows faults that others hide.
+    /// A distribution of inputs. Each shows faults that others hide.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Family {
@@ -30,16 +31,18 @@ named! {
         Sink = "sink",
         /// N(0, 1) + N(0, 100) · Bernoulli(0.001), FlashAttention-3's outliers (section 4.2 of its paper).
         Outliers = "outliers",
-        /// Logits between −2000 and −20, the largest of a row between −40 and −200 where it sees many keys: a running maximum
-        /// that starts at 0, and padding keys, win by far.
+        /// Logits between −2000 and −20, the largest of a row between −40 and −200 where it sees many
+        /// keys: a running maximum that starts at 0, and padding keys, win by far.
         DeepNegative = "deep-negative",
-        /// 60 to 100 · N(0, 1): one-hot rows, but for every fourth key, which repeats the one before, exactly or but for one
-        /// step of f16: ties and near ties.
+        /// 60 to 100 · N(0, 1): one-hot rows, but for every fourth key, which repeats the one before,
+        /// exactly or but for one step of f16: ties and near ties.
         Huge = "huge",
-        /// Maxima of neighbouring rows thousands apart, over keys that all count: another row's state over- or underflows.
+        /// Maxima of neighbouring rows thousands apart, over keys that all count: another row's state
+        /// over- or underflows.
         MixedScale = "mixed-scale",
-        /// Scores of 1e7 to 1e9 for every key of a row, positive or negative: half of the keys alike, which win together in rows of
-        /// positive ones; in the others one key wins. f32 holds such a score to no better than 1 to 64.
+        /// Scores of 1e7 to 1e9 for every key of a row, positive or negative: half of the keys alike,
+        /// which win together in rows of positive ones; in the others one key wins. f32 holds such a
+        /// score to no better than 1 to 64.
         Colossal = "colossal",
         /// F16: V of N(0, 1) · 2^-15, subnormals nearly all, and so is O.
         Subnormal = "subnormal",
@@ -49,24 +52,26 @@ named! {
         RandomScales = "random-scales",
         /// E4M3: head 0 of Q, 1 of K, 2 of V (modulo their number) is zero.
         ZeroHead = "zero-head",
-        /// BF16: Q of 2^30 · N(0, 1), K of 2^-30 · N(0, 1), V of 2^±40 · N(0, 1) in alternating heads: beyond f16.
+        /// BF16: Q of 2^30 · N(0, 1), K of 2^-30 · N(0, 1), V of 2^±40 · N(0, 1) in alternating heads:
+        /// beyond f16.
         WideRange = "wide-range",
     }
 }
 
 impl Family {
-    /// Logits far from 0 or far apart.
+    /// The families with logits far from 0 or far apart.
     pub const EXTREME: [Family; 3] = [Family::DeepNegative, Family::Huge, Family::MixedScale];
 
-    /// The families that a dtype is tested with.
+    /// Returns the families that a dtype is tested with.
     pub fn for_dtype(dtype: Dtype) -> Vec<Family> {
-        let is_for = |family: &Family| match family {
+        let mut families = Self::ALL.to_vec();
+        families.retain(|family| match family {
             Family::Saturated | Family::RandomScales | Family::ZeroHead => dtype == Dtype::E4m3,
             Family::WideRange => dtype == Dtype::Bf16,
             Family::Subnormal => dtype == Dtype::F16,
             _ => true,
-        };
-        Self::ALL.into_iter().filter(is_for).collect()
+        });
+        families
     }
 }
 
@@ -79,10 +84,12 @@ named! {
     }
 }
 
+/// Something that is wrong with real tensors.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InputError {
     #[error(
-        "{tensor} has extents {found:?}, the problem needs {expected:?} ([batch, heads, rows, head_dim])"
+        "{tensor} has extents {found:?}, the problem needs {expected:?} \
+         ([batch, heads, rows, head_dim])"
     )]
     Extents {
         tensor: Tensor,
@@ -102,10 +109,13 @@ pub enum InputError {
         expected: usize,
         found: usize,
     },
-    #[error("{tensor}[{}, {}, {}, {}] is {value}: inputs must be finite", index[0], index[1], index[2], index[3])]
+    #[error(
+        "{tensor}[{}, {}, {}, {}] is {value}: inputs must be finite",
+        index[0], index[1], index[2], index[3]
+    )]
     NotFinite {
         tensor: Tensor,
-        /// The first, `[b, h, s, d]`.
+        /// The first such element, `[b, h, s, d]`.
         index: [usize; 4],
         value: f32,
     },
@@ -118,22 +128,26 @@ pub enum InputError {
     },
 }
 
+/// Q, K or V in storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
     /// `[batch, heads, rows, head_dim]`.
     pub extents: [usize; 4],
     pub dtype: Dtype,
-    /// Row-major, little endian.
+    /// The elements, row-major, little endian.
     pub bytes: Vec<u8>,
-    /// `[batch, heads]` for E4M3, else empty.
+    /// The scales `[batch, heads]` for E4M3, else none.
     pub scales: Vec<f32>,
-    /// Dense; `None` for real tensors. For gate C4.
+    /// The values before rounding, dense, for gate C4; `None` for real tensors.
     pub unquantised: Option<Vec<f32>>,
 }
 
 impl Operand {
-    /// `scales`: one per batch and head for E4M3; `None` takes absmax / 448. Panics if the number of values is not the product
-    /// of the extents.
+    /// Rounds values to storage. `scales` has one per batch and head for E4M3; `None` takes absmax / 448.
+    ///
+    /// # Panics
+    ///
+    /// If the number of values is not the product of the extents.
     pub fn rounded(
         extents: [usize; 4],
         dtype: Dtype,
@@ -145,55 +159,49 @@ impl Operand {
             extents.iter().product::<usize>(),
             "values for {extents:?}"
         );
-        let (bytes, scales) = match dtype {
-            Dtype::F16 | Dtype::Bf16 => (dtype.output().encode_bytes(&values), Vec::new()),
-            Dtype::E4m3 => {
-                let quantised = quantise::quantise(&values, extents[2] * extents[3], scales);
-                (quantised.codes, quantised.scales)
-            }
+        let stored = match dtype {
+            Dtype::F16 | Dtype::Bf16 => quantise::Quantised {
+                codes: dtype.output().encode_bytes(&values),
+                scales: Vec::new(),
+            },
+            Dtype::E4m3 => quantise::quantise(&values, extents[2] * extents[3], scales),
         };
         Self {
             extents,
             dtype,
-            bytes,
-            scales,
+            bytes: stored.codes,
+            scales: stored.scales,
             unquantised: Some(values),
         }
     }
 
-    /// Row-major, little-endian; for E4M3 `[batch, heads]` scales.
+    /// Makes an operand of stored elements, row-major, little-endian; for E4M3 with `[batch, heads]`
+    /// scales.
     pub fn from_parts(
         extents: [usize; 4],
         dtype: Dtype,
         bytes: Vec<u8>,
         scales: Vec<f32>,
     ) -> Result<Self, InputError> {
-        let check = |what, expected, found| {
-            if expected == found {
-                Ok(())
-            } else {
-                Err(InputError::Length {
+        let elements = extents.iter().product::<usize>();
+        let heads_with_scales = if dtype == Dtype::E4m3 {
+            extents[0] * extents[1]
+        } else {
+            0
+        };
+        for (what, expected, found) in [
+            ("bytes", elements * dtype.bytes(), bytes.len()),
+            ("scales", heads_with_scales, scales.len()),
+        ] {
+            if expected != found {
+                return Err(InputError::Length {
                     what,
                     extents,
                     expected,
                     found,
-                })
+                });
             }
-        };
-        check(
-            "bytes",
-            extents.iter().product::<usize>() * dtype.bytes(),
-            bytes.len(),
-        )?;
-        check(
-            "scales",
-            if dtype == Dtype::E4m3 {
-                extents[0] * extents[1]
-            } else {
-                0
-            },
-            scales.len(),
-        )?;
+        }
         Ok(Self {
             extents,
             dtype,
@@ -211,7 +219,7 @@ impl Operand {
         self.len() == 0
     }
 
-    /// Without scale (values, or E4M3 codes), exact, dense.
+    /// Returns the elements without scale (values, or E4M3 codes), exact, dense.
     pub fn codes(&self) -> Vec<f32> {
         match self.dtype {
             Dtype::F16 | Dtype::Bf16 => self.dtype.output().decode_bytes(&self.bytes),
@@ -223,7 +231,7 @@ impl Operand {
         }
     }
 
-    /// Scale of a head: 1 but for E4M3.
+    /// Returns the scale of a head: 1 but for E4M3.
     pub fn scale(&self, batch: usize, head: usize) -> f32 {
         self.scales
             .get(batch * self.extents[1] + head)
@@ -231,15 +239,16 @@ impl Operand {
             .unwrap_or(1.0)
     }
 
-    /// `scale * code`, exact (f32 could not hold it), dense.
+    /// Returns `scale * code`, exact (f32 could not hold it), dense.
     pub fn dequantised(&self) -> Vec<f64> {
         let head_len = self.extents[2] * self.extents[3];
-        let scale_at =
-            |element: usize| f64::from(self.scales.get(element / head_len).copied().unwrap_or(1.0));
         self.codes()
             .into_par_iter()
             .enumerate()
-            .map(|(i, code)| scale_at(i) * f64::from(code))
+            .map(|(element, code)| {
+                let scale = self.scales.get(element / head_len).copied();
+                f64::from(scale.unwrap_or(1.0)) * f64::from(code)
+            })
             .collect()
     }
 
@@ -269,18 +278,22 @@ impl Operand {
                 });
             }
         }
-        let codes = self.codes();
-        match codes.par_iter().position_first(|value| !value.is_finite()) {
-            Some(i) => Err(InputError::NotFinite {
+        let elements = self.codes();
+        let not_finite = elements
+            .par_iter()
+            .position_first(|value| !value.is_finite());
+        match not_finite {
+            Some(element) => Err(InputError::NotFinite {
                 tensor,
-                index: index_of(self.extents, i),
-                value: codes[i],
+                index: index_of(self.extents, element),
+                value: elements[element],
             }),
             None => Ok(()),
         }
     }
 }
 
+/// Q, K and V of a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
     pub problem: Problem,
@@ -293,22 +306,22 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Independent of each other: same-tensor inputs hide swapped operands (P30).
+    /// Draws Q, K and V independent of each other: same-tensor inputs hide swapped operands (P30).
     pub fn generate(problem: &Problem, family: Family, seed: u64) -> Self {
-        let operand = |tensor, extents| {
+        let draw = |tensor, extents| {
             let (values, scales) = families::draw(family, seed, tensor, extents);
             Operand::rounded(extents, problem.dtype, values, scales)
         };
         let (q_extents, kv_extents) = (problem.shape.q_extents(), problem.shape.kv_extents());
         Self {
             problem: *problem,
-            q: operand(Tensor::Q, q_extents),
-            k: operand(Tensor::K, kv_extents),
-            v: operand(Tensor::V, kv_extents),
+            q: draw(Tensor::Q, q_extents),
+            k: draw(Tensor::K, kv_extents),
+            v: draw(Tensor::V, kv_extents),
         }
     }
 
-    /// For libraries without scales of heads: the same codes, other values.
+    /// Gives all heads one scale, for libraries without scales of heads: the same codes, other values.
     pub fn with_one_scale(mut self) -> Self {
         for operand in [&mut self.q, &mut self.k, &mut self.v] {
             let largest = operand.scales.iter().copied().fold(0.0, f32::max);
@@ -320,7 +333,11 @@ impl Inputs {
         self
     }
 
-    /// Real tensors. Errors: wrong extents or dtype, NaN or infinity, a scale that is not positive.
+    /// Makes inputs of real tensors.
+    ///
+    /// # Errors
+    ///
+    /// Wrong extents or dtype, NaN or infinity, a scale that is not positive.
     pub fn from_parts(
         problem: &Problem,
         q: Operand,
@@ -337,12 +354,10 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Whether operands fit the problem and are finite.
+    /// Checks that operands fit the problem and are finite.
     pub fn check(&self) -> Result<(), InputError> {
-        let (q_extents, kv_extents) = (
-            self.problem.shape.q_extents(),
-            self.problem.shape.kv_extents(),
-        );
+        let q_extents = self.problem.shape.q_extents();
+        let kv_extents = self.problem.shape.kv_extents();
         [
             (Tensor::Q, &self.q, q_extents),
             (Tensor::K, &self.k, kv_extents),
@@ -356,7 +371,7 @@ impl Inputs {
     }
 }
 
-/// `[b, h, s, d]` of a dense element.
+/// Returns the indices `[b, h, s, d]` of a dense element.
 pub fn index_of(extents: [usize; 4], element: usize) -> [usize; 4] {
     let [_, heads, rows, dim] = extents;
     [

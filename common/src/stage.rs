@@ -296,10 +296,10 @@ impl LoadedStage {
     pub fn family_variants(&self) -> Vec<&str> {
         let mut chosen: Vec<&Kernel> = Vec::new();
         for kernel in &self.kernels {
-            let known = chosen
+            let of_family = chosen
                 .iter_mut()
                 .find(|known| known.family == kernel.family);
-            match known {
+            match of_family {
                 Some(known) if self.rank(kernel) > self.rank(known) => *known = kernel,
                 Some(_) => {}
                 None => chosen.push(kernel),
@@ -369,11 +369,8 @@ impl LoadedStage {
         };
         let mut entries = Vec::new();
         for arch in &code.architectures {
-            let entry = arch
-                .entries
-                .iter()
-                .find(|entry| entry.symbol == kernel.symbol);
-            if let Some(entry) = entry {
+            let mut entries_of_arch = arch.entries.iter();
+            if let Some(entry) = entries_of_arch.find(|entry| entry.symbol == kernel.symbol) {
                 entries.push(PtxasEntry {
                     arch: arch.name.clone(),
                     sass_sha256: entry.sass_sha256.clone(),

@@ -273,7 +273,7 @@ impl<'a> FamilyOfKernels<'a> {
             operation: site.operation.clone(),
             place: site.place.to_string(),
             finding,
-            listed: listing.map(|listing| listing.reason.to_string()),
+            listed: listing.map(|entry| entry.reason.to_string()),
         })
     }
 
@@ -515,10 +515,10 @@ fn in_a_line(hazard: &Hazard, file: &str) -> String {
 /// Returns the words of a place's line and of the comment above it.
 fn words_at(sources: &[(&str, &str)], place: &Place) -> String {
     let file = place.file.strip_prefix("./").unwrap_or(&place.file);
-    let Some((_, text)) = sources.iter().find(|(name, _)| *name == file) else {
+    let Some((_, source)) = sources.iter().find(|(name, _)| *name == file) else {
         return String::new();
     };
-    let lines: Vec<&str> = text
+    let lines: Vec<&str> = source
         .lines()
         .map(str::trim)
         .take(place.line as usize)
@@ -526,7 +526,7 @@ fn words_at(sources: &[(&str, &str)], place: &Place) -> String {
     let Some((line, above)) = lines.split_last() else {
         return String::new();
     };
-    let last_code = above.iter().rposition(|line| !line.starts_with("//"));
+    let last_code = above.iter().rposition(|text| !text.starts_with("//"));
     let comment_start = last_code.map_or(0, |index| index + 1);
     let mut words = String::new();
     for comment in &above[comment_start..] {

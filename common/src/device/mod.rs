@@ -102,13 +102,6 @@ impl Staged {
         output: *mut c_void,
         lse: *mut c_void,
     ) -> AttentionParams {
-        let tensor = |image: &Image, base: *mut c_void, scales: *const f32| AttentionTensor {
-            data: base.cast::<u8>().wrapping_add(image.offset).cast(),
-            scales,
-            batch_stride: image.strides[0],
-            head_stride: image.strides[1],
-            row_stride: image.strides[2],
-        };
         let [q, k, v] = &self.inputs;
         let lse_data = if lse.is_null() {
             std::ptr::null_mut()
@@ -118,13 +111,25 @@ impl Staged {
         maps::params(
             &self.problem,
             [
-                tensor(&q.image, images[0], scales[0]),
-                tensor(&k.image, images[1], scales[1]),
-                tensor(&v.image, images[2], scales[2]),
-                tensor(&self.output, output, std::ptr::null()),
+                place(&q.image, images[0], scales[0]),
+                place(&k.image, images[1], scales[1]),
+                place(&v.image, images[2], scales[2]),
+                place(&self.output, output, std::ptr::null()),
             ],
             lse_data,
         )
+    }
+}
+
+/// Makes the parameters of a tensor from the addresses of its byte image and scales.
+fn place(image: &Image, base: *mut c_void, scales: *const f32) -> AttentionTensor {
+    let [batch_stride, head_stride, row_stride] = image.strides;
+    AttentionTensor {
+        data: base.cast::<u8>().wrapping_add(image.offset).cast(),
+        scales,
+        batch_stride,
+        head_stride,
+        row_stride,
     }
 }
 

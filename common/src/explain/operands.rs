@@ -104,20 +104,21 @@ impl Operands {
     /// Returns the score of a key without scale: minus infinity where the row does not see it.
     pub fn score(&self, key: i64) -> ModelScore {
         let row_of_k = self.row_of(&self.k, key);
-        let Some(k) = row_of_k.filter(|_| self.sees(key)) else {
+        let Some(key_row) = row_of_k.filter(|_| self.sees(key)) else {
             return ModelScore {
                 value: f64::NEG_INFINITY,
                 bound: 0.0,
             };
         };
-        let magnitude: f64 = self.q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum();
+        let products = self.q.iter().zip(key_row).map(|(q, k)| q * k);
+        let magnitude: f64 = products.clone().map(f64::abs).sum();
         let f32_rounding = (self.dim + 8) as f64 * UNIT;
         let rounding = match self.dtype {
             Dtype::F16 | Dtype::Bf16 => f32_rounding,
             Dtype::E4m3 => f32_rounding + (self.dim / 32) as f64 * E4M3_UNIT,
         };
         ModelScore {
-            value: self.q.iter().zip(k).map(|(q, k)| q * k).sum(),
+            value: products.sum(),
             bound: rounding * magnitude,
         }
     }

@@ -359,7 +359,7 @@ fn judge_subjects(
         reference(&inputs, Probability::half(problem.dtype)).expect("generated inputs are finite");
     let mut verdicts = Vec::new();
     for &fault in subjects {
-        if fault.is_some_and(|fault| !fault.applies_to(problem)) {
+        if fault.is_some_and(|planted| !planted.applies_to(problem)) {
             verdicts.push(None);
             continue;
         }

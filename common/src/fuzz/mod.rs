@@ -1,5 +1,5 @@
-//! Random cases for the gates that every other case goes through: drawn by a seed, shrunk to the smallest that fails, and
-//! written as one line that runs again.
+//! Random cases for the gates that every other case goes through: drawn by a seed, shrunk to the smallest
+//! that fails, and written as one line that runs again.
 
 mod draw;
 mod shrink;
@@ -22,13 +22,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// How many launches gate C5 compares on a GPU.
+/// The number of launches that gate C5 compares on a GPU.
 const GPU_LAUNCHES: usize = 3;
 
-/// Tensors of a case in the order of its placements.
+/// The tensors of a case in the order of its placements.
 const TENSORS: [&str; 4] = ["q", "k", "v", "o"];
 
-/// All that a launch depends on but for the kernel.
+/// Everything that a launch depends on but for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
     pub problem: Problem,
@@ -36,14 +36,16 @@ pub struct Case {
     pub seed: u64,
     /// Whether log-sum-exps are asked for where the kernel writes them.
     pub lse: bool,
-    /// Of Q, K, V and O.
+    /// The placements of Q, K, V and O.
     pub placements: [Placement; 4],
 }
 
+/// A reason why a line is no case.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CaseError {
     #[error(
-        "'{text}' is not a case: expected SHAPE DTYPE MASK FAMILY:SEED [scale=S] [lse] [q=PLACEMENT] [k=…] [v=…] [o=…], such as \
+        "'{text}' is not a case: expected SHAPE DTYPE MASK FAMILY:SEED [scale=S] [lse] \
+         [q=PLACEMENT] [k=…] [v=…] [o=…], such as \
          '2x6:2x17:203x64 f16 causal normal:7 scale=0.3 lse q=bshd/s256@16'"
     )]
     Syntax { text: String },
@@ -62,17 +64,18 @@ pub enum CaseError {
 }
 
 impl Case {
-    /// Whether it is traced for gate H1 in the emulator, and on a GPU compared with the emulator by gate B1.
+    /// Returns whether it is traced for gate H1 in the emulator, and on a GPU compared with the emulator
+    /// by gate B1.
     pub fn is_small(&self) -> bool {
         work(&self.problem.shape) <= SMALL_WORK
     }
 
-    /// Whether extents, types, mask and inputs say all of it.
+    /// Returns whether extents, types, mask and inputs describe all of it.
     pub fn is_plain(&self) -> bool {
         self.placements == [Placement::PACKED; 4] && self.with_default_scale() == *self
     }
 
-    /// With the problem's default scale.
+    /// Returns the case with the problem's default scale.
     fn with_default_scale(self) -> Self {
         let Problem {
             shape, dtype, mask, ..
@@ -82,17 +85,20 @@ impl Case {
     }
 }
 
-/// Scores of the tiles that small blocks compute, over all heads: what a launch costs in the emulator.
+/// Returns the number of scores of the tiles that small blocks compute, over all heads: what a launch
+/// costs in the emulator.
 fn work(shape: &Shape) -> usize {
-    let [rows, keys] = [shape.seq_q, shape.seq_kv].map(|seq| seq.next_multiple_of(TILE));
+    let rows = shape.seq_q.next_multiple_of(TILE);
+    let keys = shape.seq_kv.next_multiple_of(TILE);
     shape.batch * shape.heads_q * rows * keys * shape.head_dim / HEAD_DIM
 }
 
-/// Rows and keys that blocks take at a time, about; the smaller head size.
+/// The rows and keys that blocks take at a time, about.
 const TILE: usize = 64;
+/// The smaller head size.
 const HEAD_DIM: usize = 64;
 
-/// Of a case whose trace takes about a second.
+/// The work of a case whose trace takes about a second.
 const SMALL_WORK: usize = 12 * TILE * TILE;
 
 impl fmt::Display for Case {
@@ -127,13 +133,13 @@ impl FromStr for Case {
             text: text.to_string(),
         };
         let words: Vec<&str> = text.split_whitespace().collect();
-        let [shape, dtype, mask, inputs, ref options @ ..] = words[..] else {
+        let [shape, dtype_name, mask_name, inputs, ref options @ ..] = words[..] else {
             return Err(syntax());
         };
-        let dtype = named("dtype", dtype, Dtype::ALL, Dtype::name)?;
-        let mask = named("mask", mask, Mask::ALL, Mask::name)?;
-        let (family, seed) = inputs.split_once(':').ok_or_else(syntax)?;
-        let family = named("family", family, Family::ALL, Family::name)?;
+        let dtype = find_named("dtype", dtype_name, Dtype::ALL, Dtype::name)?;
+        let mask = find_named("mask", mask_name, Mask::ALL, Mask::name)?;
+        let (family_name, seed) = inputs.split_once(':').ok_or_else(syntax)?;
+        let family = find_named("family", family_name, Family::ALL, Family::name)?;
         if !Family::for_dtype(dtype).contains(&family) {
             return Err(CaseError::Family { family, dtype });
         }
@@ -147,13 +153,13 @@ impl FromStr for Case {
         for option in options {
             match option.split_once('=') {
                 None if *option == "lse" => case.lse = true,
-                Some(("scale", scale)) => {
-                    let scale = scale.parse().map_err(|_| syntax())?;
+                Some(("scale", number)) => {
+                    let scale = number.parse().map_err(|_| syntax())?;
                     case.problem = Problem::with_scale(case.problem.shape, dtype, mask, scale)?;
                 }
                 Some((name, placement)) => {
-                    let tensor = TENSORS.iter().position(|tensor| *tensor == name);
-                    case.placements[tensor.ok_or_else(syntax)?] = placement.parse()?;
+                    let index = TENSORS.iter().position(|tensor| *tensor == name);
+                    case.placements[index.ok_or_else(syntax)?] = placement.parse()?;
                 }
                 None => return Err(syntax()),
             }
@@ -162,20 +168,22 @@ impl FromStr for Case {
     }
 }
 
-fn named<T: Copy, const N: usize>(
+fn find_named<T: Copy, const N: usize>(
     what: &'static str,
     word: &str,
     all: [T; N],
     name: impl Fn(T) -> &'static str,
 ) -> Result<T, CaseError> {
-    let found = all.into_iter().find(|value| name(*value) == word);
-    found.ok_or_else(|| CaseError::Unknown {
-        what,
-        word: word.to_string(),
-        known: all.map(name).join(", "),
-    })
+    all.into_iter()
+        .find(|value| name(*value) == word)
+        .ok_or_else(|| CaseError::Unknown {
+            what,
+            word: word.to_string(),
+            known: all.map(name).join(", "),
+        })
 }
 
+/// A reason why a case was not judged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -184,23 +192,30 @@ pub enum RunError {
     Reference(#[from] ReferenceError),
 }
 
-/// Puts `case` through C1 to C6 and C8; a small one also through H1 in the emulator or, if `gpu` launches it, through B1, whose bounds
-/// are for scores of the default scale.
+/// Puts `case` through C1 to C6 and C8; a small one also through H1 in the emulator or, if `gpu` launches
+/// it, through B1, whose bounds are for scores of the default scale.
 pub fn run(
     stage: &LoadedStage,
     variant: &str,
     case: &Case,
     gpu: Option<&CudaDevice>,
 ) -> Result<Checked, RunError> {
-    // Before anything is computed for it.
-    let prepared = stage.prepare(variant, &case.problem);
-    let probability = prepared.map_err(NoOutput::from)?.kernel.probability;
+    // Refused before anything is computed for it.
+    let prepared = stage
+        .prepare(variant, &case.problem)
+        .map_err(NoOutput::from)?;
+    let probability = prepared.kernel.probability;
     let inputs = Inputs::generate(&case.problem, case.family, case.seed);
-    let staged = StagedInputs::placed(&inputs, case.family, &case.placements, case.lse);
-    let staged = Arc::new(staged);
-    let traced: &[Schedule] = match case.is_small() {
-        true => &SCHEDULES[..1],
-        false => &[],
+    let staged = Arc::new(StagedInputs::placed(
+        &inputs,
+        case.family,
+        &case.placements,
+        case.lse,
+    ));
+    let traced: &[Schedule] = if case.is_small() {
+        &SCHEDULES[..1]
+    } else {
+        &[]
     };
     let target = match gpu {
         Some(device) => Target::Cuda {
@@ -215,10 +230,10 @@ pub fn run(
     };
     let launched = check::launch(stage, variant, &staged, target)?;
     let mut checked = launched.judge(&reference(&inputs, probability)?);
-    let default = case.with_default_scale().problem.softmax_scale;
-    if gpu.is_some() && case.is_small() && case.problem.softmax_scale <= default {
-        let agree = check::both_backends(stage, variant, &staged, &checked.output)?;
-        checked.gates.push(agree);
+    let default_scale = case.with_default_scale().problem.softmax_scale;
+    if gpu.is_some() && case.is_small() && case.problem.softmax_scale <= default_scale {
+        let b1 = check::both_backends(stage, variant, &staged, &checked.output)?;
+        checked.gates.push(b1);
     }
     Ok(checked)
 }

@@ -6,25 +6,26 @@ use crate::inputs::Family;
 use crate::placement::{DIMENSIONS, Order, Placement, STRIDE_ALIGN};
 use crate::problem::{Dtype, HEAD_DIMS, Mask, Shape};
 
+/// The end of a search for a smaller case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shrunk {
     pub case: Case,
-    /// Smaller cases that `fails` answered for.
+    /// The number of smaller cases that `fails` answered for.
     pub tries: usize,
-    /// Whether no smaller case fails: otherwise it was told to stop, or had no tries left.
+    /// Whether no smaller case fails: otherwise the search was stopped, or had no tries left.
     pub is_smallest: bool,
 }
 
-/// What [`shrink`] is told of a smaller case.
+/// The answer to [`shrink`] about a smaller case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Fails,
     Passes,
-    /// Keep what there is.
+    /// Keeps the smallest case so far.
     Stop,
 }
 
-/// What smaller cases differ in; the cheapest to run come first.
+/// The dimensions in which cases become smaller; those that make them cheapest to run come first.
 const STEPS: [fn(&Case) -> Vec<Case>; 12] = [
     batch, heads, groups, lengths, queries, keys, layouts, gaps, head_dim, values, options, dtype,
 ];
@@ -64,154 +65,161 @@ pub fn shrink(case: Case, most_tries: usize, mut fails: impl FnMut(&Case) -> Ans
     }
 }
 
-/// 1 and, if that passes, what lies ever closer to `n`: so the smallest number that fails is found in few steps where all larger
-/// ones fail.
+/// Returns 1 and then numbers ever closer to `n`: so the smallest number that fails is found in few steps
+/// where all larger ones fail.
 fn less(n: usize) -> Vec<usize> {
-    let steps = std::iter::successors(n.checked_sub(1), |step| Some(step / 2));
-    let mut smaller: Vec<usize> = steps
-        .take_while(|step| *step > 0)
-        .map(|step| n - step)
-        .collect();
-    smaller.dedup();
+    let mut smaller = Vec::new();
+    let mut step = n.saturating_sub(1);
+    while step > 0 {
+        smaller.push(n - step);
+        step /= 2;
+    }
     smaller
 }
 
-/// The default scale stays the default.
+/// Returns the case with another shape. The default scale stays the default.
 fn with_shape(case: &Case, shape: Shape) -> Case {
-    let has_default = case.with_default_scale() == *case;
+    let has_default_scale = case.with_default_scale() == *case;
     let mut smaller = *case;
     smaller.problem.shape = shape;
-    if has_default {
+    if has_default_scale {
         smaller = smaller.with_default_scale();
     }
     smaller
 }
 
-fn shapes(case: &Case, shapes: impl IntoIterator<Item = Shape>) -> Vec<Case> {
-    let shapes = shapes.into_iter();
-    shapes.map(|shape| with_shape(case, shape)).collect()
+/// Returns the cases with fewer of an extent, of which there are `n`; `change` sets it.
+fn with_less(case: &Case, n: usize, change: impl Fn(&mut Shape, usize)) -> Vec<Case> {
+    let mut smaller = Vec::new();
+    for extent in less(n) {
+        let mut shape = case.problem.shape;
+        change(&mut shape, extent);
+        smaller.push(with_shape(case, shape));
+    }
+    smaller
 }
 
 fn batch(case: &Case) -> Vec<Case> {
-    let shape = case.problem.shape;
-    shapes(
-        case,
-        less(shape.batch)
-            .into_iter()
-            .map(|batch| Shape { batch, ..shape }),
-    )
+    with_less(case, case.problem.shape.batch, |shape, batch| {
+        shape.batch = batch;
+    })
 }
 
-/// Fewer key heads with as many query heads each.
+/// Returns cases with fewer key heads and as many query heads each.
 fn heads(case: &Case) -> Vec<Case> {
-    let shape = case.problem.shape;
-    let group = shape.heads_q / shape.heads_kv;
-    let fewer = less(shape.heads_kv).into_iter().map(|heads_kv| Shape {
-        heads_q: heads_kv * group,
-        heads_kv,
-        ..shape
-    });
-    shapes(case, fewer)
+    let group = case.problem.shape.heads_q / case.problem.shape.heads_kv;
+    with_less(case, case.problem.shape.heads_kv, |shape, heads_kv| {
+        shape.heads_q = heads_kv * group;
+        shape.heads_kv = heads_kv;
+    })
 }
 
-/// Fewer query heads of each key head.
+/// Returns cases with fewer query heads of each key head.
 fn groups(case: &Case) -> Vec<Case> {
-    let shape = case.problem.shape;
-    let smaller = less(shape.heads_q / shape.heads_kv)
-        .into_iter()
-        .map(|group| Shape {
-            heads_q: shape.heads_kv * group,
-            ..shape
-        });
-    shapes(case, smaller)
+    let group = case.problem.shape.heads_q / case.problem.shape.heads_kv;
+    with_less(case, group, |shape, smaller_group| {
+        shape.heads_q = shape.heads_kv * smaller_group;
+    })
 }
 
-/// Both by as many rows.
+/// Returns cases in which both lengths are smaller by as many rows.
 fn lengths(case: &Case) -> Vec<Case> {
-    let shape = case.problem.shape;
-    let shorter = shape.seq_q.min(shape.seq_kv);
-    let smaller = less(shorter).into_iter().map(|rows| Shape {
-        seq_q: shape.seq_q - (shorter - rows),
-        seq_kv: shape.seq_kv - (shorter - rows),
-        ..shape
-    });
-    shapes(case, smaller)
+    let shorter = case.problem.shape.seq_q.min(case.problem.shape.seq_kv);
+    with_less(case, shorter, |shape, rows| {
+        shape.seq_q -= shorter - rows;
+        shape.seq_kv -= shorter - rows;
+    })
 }
 
 fn queries(case: &Case) -> Vec<Case> {
-    let shape = case.problem.shape;
-    shapes(
-        case,
-        less(shape.seq_q)
-            .into_iter()
-            .map(|seq_q| Shape { seq_q, ..shape }),
-    )
+    with_less(case, case.problem.shape.seq_q, |shape, seq_q| {
+        shape.seq_q = seq_q;
+    })
 }
 
 fn keys(case: &Case) -> Vec<Case> {
-    let shape = case.problem.shape;
-    shapes(
-        case,
-        less(shape.seq_kv)
-            .into_iter()
-            .map(|seq_kv| Shape { seq_kv, ..shape }),
-    )
+    with_less(case, case.problem.shape.seq_kv, |shape, seq_kv| {
+        shape.seq_kv = seq_kv;
+    })
 }
 
 fn head_dim(case: &Case) -> Vec<Case> {
-    let shape = case.problem.shape;
-    let smaller = HEAD_DIMS.into_iter().filter(|dim| *dim < shape.head_dim);
-    shapes(case, smaller.map(|head_dim| Shape { head_dim, ..shape }))
-}
-
-/// Packed: all tensors, or one; or in the usual order.
-fn layouts(case: &Case) -> Vec<Case> {
-    let all = Case {
-        placements: [Placement::PACKED; 4],
-        ..*case
-    };
-    let alone = (0..4).map(|tensor| with_placement(case, tensor, Placement::PACKED));
-    let ordered = (0..4).map(|tensor| {
-        let placement = Placement {
-            order: Order::Bhsd,
-            ..case.placements[tensor]
-        };
-        with_placement(case, tensor, placement)
-    });
-    let smaller = [all].into_iter().chain(alone).chain(ordered);
-    smaller.filter(|smaller| smaller != case).collect()
-}
-
-/// Fewer bytes in a gap or before the first element of one tensor.
-fn gaps(case: &Case) -> Vec<Case> {
     let mut smaller = Vec::new();
-    for (tensor, placement) in case.placements.iter().enumerate() {
-        for dimension in 0..DIMENSIONS {
-            for bytes in fewer_bytes(placement.gaps[dimension]) {
-                let mut placement = *placement;
-                placement.gaps[dimension] = bytes;
-                smaller.push(with_placement(case, tensor, placement));
-            }
-        }
-        let behind_boundary =
-            (placement.offset >= BASE_ALIGN).then_some(placement.offset % BASE_ALIGN);
-        for offset in fewer_bytes(placement.offset).chain(behind_boundary) {
-            let placement = Placement {
-                offset,
-                ..*placement
-            };
-            smaller.push(with_placement(case, tensor, placement));
+    for head_dim in HEAD_DIMS {
+        if head_dim < case.problem.shape.head_dim {
+            let mut shape = case.problem.shape;
+            shape.head_dim = head_dim;
+            smaller.push(with_shape(case, shape));
         }
     }
     smaller
 }
 
-/// One unit too, which often shows what a larger gap does where those between do not.
-fn fewer_bytes(bytes: usize) -> impl Iterator<Item = usize> {
+/// Returns the candidates that differ from the case.
+fn others(case: &Case, candidates: impl IntoIterator<Item = Case>) -> Vec<Case> {
+    candidates
+        .into_iter()
+        .filter(|candidate| candidate != case)
+        .collect()
+}
+
+/// Returns cases with all tensors packed, or one; then with one in the usual order.
+fn layouts(case: &Case) -> Vec<Case> {
+    let mut candidates = vec![Case {
+        placements: [Placement::PACKED; 4],
+        ..*case
+    }];
+    for tensor in 0..4 {
+        candidates.push(with_placement(case, tensor, Placement::PACKED));
+    }
+    for (tensor, placement) in case.placements.into_iter().enumerate() {
+        let ordered = Placement {
+            order: Order::Bhsd,
+            ..placement
+        };
+        candidates.push(with_placement(case, tensor, ordered));
+    }
+    others(case, candidates)
+}
+
+/// Returns cases with fewer bytes in a gap or before the first element of one tensor.
+fn gaps(case: &Case) -> Vec<Case> {
+    let mut smaller = Vec::new();
+    for (tensor, placement) in case.placements.into_iter().enumerate() {
+        for dimension in 0..DIMENSIONS {
+            for bytes in fewer_bytes(placement.gaps[dimension]) {
+                let mut narrower = placement;
+                narrower.gaps[dimension] = bytes;
+                smaller.push(with_placement(case, tensor, narrower));
+            }
+        }
+        let mut offsets = fewer_bytes(placement.offset);
+        if placement.offset >= BASE_ALIGN {
+            offsets.push(placement.offset % BASE_ALIGN);
+        }
+        for offset in offsets {
+            let earlier = Placement {
+                offset,
+                ..placement
+            };
+            smaller.push(with_placement(case, tensor, earlier));
+        }
+    }
+    smaller
+}
+
+/// Returns smaller numbers of bytes; one unit, too, which often shows what a larger gap does where those
+/// between do not.
+fn fewer_bytes(bytes: usize) -> Vec<usize> {
     let units = bytes / STRIDE_ALIGN;
-    let one = (units > 1).then_some(STRIDE_ALIGN);
-    let fewer = less(units + 1).into_iter();
-    fewer.map(|units| (units - 1) * STRIDE_ALIGN).chain(one)
+    let mut fewer = Vec::new();
+    for units_and_one in less(units + 1) {
+        fewer.push((units_and_one - 1) * STRIDE_ALIGN);
+    }
+    if units > 1 {
+        fewer.push(STRIDE_ALIGN);
+    }
+    fewer
 }
 
 fn with_placement(case: &Case, tensor: usize, placement: Placement) -> Case {
@@ -220,18 +228,18 @@ fn with_placement(case: &Case, tensor: usize, placement: Placement) -> Case {
     smaller
 }
 
-/// The plainest family, or the first of its seeds.
+/// Returns cases of the plainest family, or with the first seed.
 fn values(case: &Case) -> Vec<Case> {
     let plain = Case {
         family: Family::Normal,
         ..*case
     };
     let first = Case { seed: 0, ..*case };
-    let smaller = [Case { seed: 0, ..plain }, plain, first].into_iter();
-    smaller.filter(|smaller| smaller != case).collect()
+    others(case, [Case { seed: 0, ..plain }, plain, first])
 }
 
-/// All keys visible, the default scale or, of larger ones, 1; no log-sum-exps.
+/// Returns cases with all keys visible, the default scale, a larger scale replaced by 1, or no
+/// log-sum-exps.
 fn options(case: &Case) -> Vec<Case> {
     let mut full = *case;
     full.problem.mask = Mask::Full;
@@ -244,14 +252,15 @@ fn options(case: &Case) -> Vec<Case> {
         lse: false,
         ..*case
     };
-    let smaller = [full, default, unscaled, without_lse].into_iter();
-    smaller.filter(|smaller| smaller != case).collect()
+    others(case, [full, default, unscaled, without_lse])
 }
 
-/// f16, which every family but those of another type has.
+/// Returns the case in f16, which every family but those of another type has.
 fn dtype(case: &Case) -> Vec<Case> {
-    let mut smaller = *case;
-    smaller.problem.dtype = Dtype::F16;
-    let is_smaller = smaller != *case && Family::for_dtype(Dtype::F16).contains(&case.family);
-    is_smaller.then_some(smaller).into_iter().collect()
+    if !Family::for_dtype(Dtype::F16).contains(&case.family) {
+        return Vec::new();
+    }
+    let mut in_f16 = *case;
+    in_f16.problem.dtype = Dtype::F16;
+    others(case, [in_f16])
 }

@@ -20,19 +20,27 @@ fn a_case_depends_on_its_seed_and_index_alone() {
     assert_eq!(cases[20..], drawn(50)[20..]);
     assert_eq!(cases[7], draw(SEED, 7, &Dtype::ALL));
     assert_ne!(cases[7], draw(SEED + 1, 7, &Dtype::ALL));
-    let of_bf16 = (0..50).map(|index| draw(SEED, index, &[Dtype::Bf16]));
-    assert!(
-        of_bf16
-            .into_iter()
-            .all(|case| case.problem.dtype == Dtype::Bf16)
-    );
 }
 
-/// Of 2,000 cases, so many at least have it.
+#[test]
+fn a_case_has_one_of_the_types_asked_for() {
+    for index in 0..50 {
+        let case = draw(SEED, index, &[Dtype::Bf16]);
+        assert_eq!(case.problem.dtype, Dtype::Bf16);
+    }
+}
+
+/// Fails unless at least so many of the cases have a property.
 #[track_caller]
 fn occurs(cases: &[Case], least: usize, what: &str, has: impl Fn(&Case) -> bool) {
-    let found = cases.iter().filter(|case| has(case)).count();
-    assert!(found >= least, "{what}: {found} of {}", cases.len());
+    let count = cases.iter().filter(|case| has(case)).count();
+    assert!(count >= least, "{what}: {count} of {}", cases.len());
+}
+
+/// Fails unless at least so many of the cases have a shape with a property.
+#[track_caller]
+fn occurs_in_shapes(cases: &[Case], least: usize, what: &str, has: fn(&Shape) -> bool) {
+    occurs(cases, least, what, |case| has(&case.problem.shape));
 }
 
 #[test]
@@ -61,54 +69,6 @@ fn every_kind_of_problem_is_drawn() {
             case.problem.shape.heads_q == group * case.problem.shape.heads_kv
         });
     }
-    let shape = |has: fn(&Shape) -> bool| move |case: &Case| has(&case.problem.shape);
-    occurs(
-        &cases,
-        100,
-        "several key heads in groups",
-        shape(|of| of.heads_kv > 1 && of.heads_q > of.heads_kv),
-    );
-    occurs(&cases, 300, "several batches", shape(|of| of.batch > 1));
-    occurs(&cases, 100, "one query", shape(|of| of.seq_q == 1));
-    occurs(&cases, 100, "one key", shape(|of| of.seq_kv == 1));
-    occurs(
-        &cases,
-        20,
-        "one of each",
-        shape(|of| of.seq_q == 1 && of.seq_kv == 1),
-    );
-    occurs(
-        &cases,
-        300,
-        "as many queries as keys",
-        shape(|of| of.seq_q == of.seq_kv),
-    );
-    occurs(
-        &cases,
-        300,
-        "more queries",
-        shape(|of| of.seq_q > of.seq_kv),
-    );
-    occurs(&cases, 300, "more keys", shape(|of| of.seq_q < of.seq_kv));
-    occurs(
-        &cases,
-        500,
-        "ragged queries",
-        shape(|of| !of.seq_q.is_multiple_of(16)),
-    );
-    occurs(
-        &cases,
-        500,
-        "ragged keys",
-        shape(|of| !of.seq_kv.is_multiple_of(16)),
-    );
-    occurs(
-        &cases,
-        30,
-        "whole tiles",
-        shape(|of| of.seq_q.is_multiple_of(64) && of.seq_kv.is_multiple_of(64)),
-    );
-    occurs(&cases, 20, "many keys", shape(|of| of.seq_kv > 1_024));
     occurs(&cases, 800, "log-sum-exps", |case| case.lse);
     occurs(&cases, 800, "no log-sum-exps", |case| !case.lse);
     occurs(&cases, 800, "the default scale", |case| {
@@ -127,14 +87,44 @@ fn every_kind_of_problem_is_drawn() {
     });
 }
 
+#[test]
+fn every_kind_of_shape_is_drawn() {
+    let cases = drawn(2_000);
+    occurs_in_shapes(&cases, 100, "several key heads in groups", |shape| {
+        shape.heads_kv > 1 && shape.heads_q > shape.heads_kv
+    });
+    occurs_in_shapes(&cases, 300, "several batches", |shape| shape.batch > 1);
+    occurs_in_shapes(&cases, 100, "one query", |shape| shape.seq_q == 1);
+    occurs_in_shapes(&cases, 100, "one key", |shape| shape.seq_kv == 1);
+    occurs_in_shapes(&cases, 20, "one of each", |shape| {
+        shape.seq_q == 1 && shape.seq_kv == 1
+    });
+    occurs_in_shapes(&cases, 300, "as many queries as keys", |shape| {
+        shape.seq_q == shape.seq_kv
+    });
+    occurs_in_shapes(&cases, 300, "more queries", |shape| {
+        shape.seq_q > shape.seq_kv
+    });
+    occurs_in_shapes(&cases, 300, "more keys", |shape| shape.seq_q < shape.seq_kv);
+    occurs_in_shapes(&cases, 500, "ragged queries", |shape| {
+        !shape.seq_q.is_multiple_of(16)
+    });
+    occurs_in_shapes(&cases, 500, "ragged keys", |shape| {
+        !shape.seq_kv.is_multiple_of(16)
+    });
+    occurs_in_shapes(&cases, 30, "whole tiles", |shape| {
+        shape.seq_q.is_multiple_of(64) && shape.seq_kv.is_multiple_of(64)
+    });
+    occurs_in_shapes(&cases, 20, "many keys", |shape| shape.seq_kv > 1_024);
+}
+
 /// The bounds of gates C4, C8 and B1 are for scores as large as theirs at the default scale.
 #[test]
 fn families_of_large_logits_have_at_most_the_default_scale() {
     use Family::{Colossal, DeepNegative, Huge, Large, MixedScale};
     let large = [Large, DeepNegative, Huge, MixedScale, Colossal];
     let cases = drawn(2_000);
-    let of_large = cases.iter().filter(|case| large.contains(&case.family));
-    for case in of_large {
+    for case in cases.iter().filter(|case| large.contains(&case.family)) {
         let default = case.with_default_scale().problem.softmax_scale;
         assert!(case.problem.softmax_scale <= default, "{case}");
     }
@@ -144,26 +134,32 @@ fn families_of_large_logits_have_at_most_the_default_scale() {
 fn every_kind_of_placement_is_drawn_for_every_tensor() {
     let cases = drawn(2_000);
     for (tensor, name) in TENSORS.into_iter().enumerate() {
-        let has = |what: &str, least, has: &dyn Fn(&Placement) -> bool| {
+        let occurs_there = |what: &str, least, has: &dyn Fn(&Placement) -> bool| {
             occurs(&cases, least, &format!("{name} {what}"), |case| {
                 has(&case.placements[tensor])
             });
         };
-        has("packed", 200, &|of| *of == Placement::PACKED);
+        occurs_there("packed", 200, &|placement| *placement == Placement::PACKED);
         for order in Order::ALL {
-            has(order.name(), 50, &|of| of.order == order);
+            occurs_there(order.name(), 50, &|placement| placement.order == order);
         }
         for dimension in 0..DIMENSIONS {
-            has("gap", 300, &|of| of.gaps[dimension] > 0);
+            occurs_there("gap", 300, &|placement| placement.gaps[dimension] > 0);
         }
-        has("offset", 300, &|of| of.offset > 0);
+        occurs_there("offset", 300, &|placement| placement.offset > 0);
         for remainder in (0..128).step_by(STRIDE_ALIGN) {
-            has("offset of a sector", 20, &|of| of.offset % 128 == remainder);
+            occurs_there("offset of a sector", 20, &|placement| {
+                placement.offset % 128 == remainder
+            });
         }
-        has("gap as tall as a tile", 50, &|of| of.gaps[1] > 30_000);
+        occurs_there("gap as tall as a tile", 50, &|placement| {
+            placement.gaps[1] > 30_000
+        });
     }
     occurs(&cases, 100, "all as PyTorch's transpose has them", |case| {
-        case.placements.iter().all(|of| of.to_string() == "bshd")
+        case.placements
+            .iter()
+            .all(|placement| placement.to_string() == "bshd")
     });
     occurs(&cases, 100, "parts of one tensor", |case| {
         let [q, k, v, _] = case.placements;
@@ -171,9 +167,9 @@ fn every_kind_of_placement_is_drawn_for_every_tensor() {
     });
 }
 
-/// As the constructors of problems and placements check it.
+/// Fails unless the constructors of problems and placements accept a case.
 #[track_caller]
-fn is_legal(case: &Case) {
+fn assert_legal(case: &Case) {
     let Problem {
         shape,
         dtype,
@@ -191,7 +187,7 @@ fn is_legal(case: &Case) {
 #[test]
 fn a_case_is_read_as_it_is_written() {
     for case in drawn(500) {
-        is_legal(&case);
+        assert_legal(&case);
         assert_eq!(case.to_string().parse(), Ok(case), "{case}");
     }
     let text = "2x6:2x17:203x64 f16 causal normal:7 scale=0.3 lse q=bshd/s256@16 o=shbd";
@@ -201,8 +197,8 @@ fn a_case_is_read_as_it_is_written() {
 }
 
 #[test]
-fn what_is_no_case_is_refused_with_what_is() {
-    for (text, says) in [
+fn a_malformed_case_is_refused_with_what_is_known() {
+    for (text, part) in [
         ("", "is not a case"),
         ("1x1x1x64 f16 full", "is not a case"),
         ("1x1x1x64 f16 full normal", "is not a case"),
@@ -224,53 +220,70 @@ fn what_is_no_case_is_refused_with_what_is() {
         ),
     ] {
         let error = text.parse::<Case>().unwrap_err().to_string();
-        assert!(error.contains(says), "{text}: {error}");
+        assert!(error.contains(part), "{text}: {error}");
     }
 }
 
-/// The smallest case that `fails`, of the first that is drawn.
+/// Shrinks the first drawn case that `fails` to the smallest.
 fn smallest(fails: impl Fn(&Case) -> bool) -> String {
-    let mut cases = drawn(2_000).into_iter();
-    let first = cases.find(|case| fails(case)).expect("one fails");
+    let first = drawn(2_000)
+        .into_iter()
+        .find(|case| fails(case))
+        .expect("one fails");
     let shrunk = shrink(first, 2_000, |case| answer(fails(case)));
-    assert!(shrunk.is_smallest && fails(&shrunk.case));
+    assert!(shrunk.is_smallest);
+    assert!(fails(&shrunk.case));
     shrunk.case.to_string()
 }
 
 fn answer(fails: bool) -> Answer {
-    match fails {
-        true => Answer::Fails,
-        false => Answer::Passes,
-    }
+    if fails { Answer::Fails } else { Answer::Passes }
 }
 
 #[test]
-fn what_always_fails_shrinks_to_the_smallest_case_of_all() {
+fn a_fault_that_always_fails_shrinks_to_the_smallest_case_of_all() {
     assert_eq!(smallest(|_| true), "1x1x1x64 f16 full normal:0");
 }
 
+/// Shrinks the first drawn case with a shape that `fails`.
+fn smallest_shape(fails: fn(&Shape) -> bool) -> String {
+    smallest(|case| fails(&case.problem.shape))
+}
+
 #[test]
-fn each_dimension_is_shrunk_to_what_the_fault_needs() {
-    let shape = |fails: fn(&Shape) -> bool| smallest(move |case| fails(&case.problem.shape));
-    assert_eq!(shape(|of| of.batch >= 2), "2x1x1x64 f16 full normal:0");
-    assert_eq!(shape(|of| of.heads_kv > 1), "1x2x1x64 f16 full normal:0");
+fn each_extent_is_shrunk_to_the_one_that_the_fault_needs() {
     assert_eq!(
-        shape(|of| of.heads_q == 3 * of.heads_kv),
+        smallest_shape(|shape| shape.batch >= 2),
+        "2x1x1x64 f16 full normal:0"
+    );
+    assert_eq!(
+        smallest_shape(|shape| shape.heads_kv > 1),
+        "1x2x1x64 f16 full normal:0"
+    );
+    assert_eq!(
+        smallest_shape(|shape| shape.heads_q == 3 * shape.heads_kv),
         "1x3:1x1x64 f16 full normal:0"
     );
-    assert_eq!(shape(|of| of.seq_q >= 77), "1x1x77:1x64 f16 full normal:0");
     assert_eq!(
-        shape(|of| of.seq_kv > 512),
+        smallest_shape(|shape| shape.seq_q >= 77),
+        "1x1x77:1x64 f16 full normal:0"
+    );
+    assert_eq!(
+        smallest_shape(|shape| shape.seq_kv > 512),
         "1x1x1:513x64 f16 full normal:0"
     );
     assert_eq!(
-        shape(|of| of.seq_q > 100 && of.seq_q == of.seq_kv),
+        smallest_shape(|shape| shape.seq_q > 100 && shape.seq_q == shape.seq_kv),
         "1x1x101x64 f16 full normal:0"
     );
     assert_eq!(
-        shape(|of| of.head_dim == 128),
+        smallest_shape(|shape| shape.head_dim == 128),
         "1x1x1x128 f16 full normal:0"
     );
+}
+
+#[test]
+fn mask_type_family_and_options_are_kept_where_the_fault_needs_them() {
     assert_eq!(
         smallest(|case| case.problem.mask == Mask::Causal && case.problem.visible_keys(0) == 0),
         "1x1x2:1x64 f16 causal normal:0"
@@ -285,6 +298,14 @@ fn each_dimension_is_shrunk_to_what_the_fault_needs() {
     );
     assert_eq!(smallest(|case| case.lse), "1x1x1x64 f16 full normal:0 lse");
     assert_eq!(
+        smallest(|case| case.problem.softmax_scale > 0.5 && case.problem.shape.seq_kv > 2),
+        "1x1x1:3x64 f16 full normal:0 scale=1"
+    );
+}
+
+#[test]
+fn a_placement_is_kept_where_the_fault_needs_it() {
+    assert_eq!(
         smallest(|case| case.placements[1].order == Order::Bshd),
         "1x1x1x64 f16 full normal:0 k=bshd"
     );
@@ -296,39 +317,36 @@ fn each_dimension_is_shrunk_to_what_the_fault_needs() {
         smallest(|case| case.placements[0].offset % 128 == 48),
         "1x1x1x64 f16 full normal:0 q=bhsd@48"
     );
-    assert_eq!(
-        smallest(|case| case.problem.softmax_scale > 0.5 && case.problem.shape.seq_kv > 2),
-        "1x1x1:3x64 f16 full normal:0 scale=1"
-    );
 }
 
 #[test]
 fn a_fault_of_the_default_scale_shrinks_to_the_smaller_head() {
     let first = case("1x1x1x128 f16 full normal:0");
-    let fails = |case: &Case| case.with_default_scale() == *case;
-    let shrunk = shrink(first, 100, |case| answer(fails(case)));
+    let shrunk = shrink(first, 100, |case| {
+        answer(case.with_default_scale() == *case)
+    });
     assert_eq!(shrunk.case, case("1x1x1x64 f16 full normal:0"));
 }
 
-/// Together, too: what remains is every part of the fault and nothing else.
+/// The smallest case has every part of the fault and nothing else.
 #[test]
 fn a_fault_of_several_dimensions_keeps_them_all() {
-    let found = smallest(|case| {
-        let shape = case.problem.shape;
-        case.problem.mask == Mask::Causal
+    let kept = smallest(|case| {
+        let Problem { shape, mask, .. } = case.problem;
+        mask == Mask::Causal
             && shape.seq_kv > shape.seq_q + 16
             && shape.heads_q > shape.heads_kv
             && case.placements[2].order == Order::Bshd
     });
-    assert_eq!(found, "1x2:1x1:18x64 f16 causal normal:0 v=bshd");
+    assert_eq!(kept, "1x2:1x1:18x64 f16 causal normal:0 v=bshd");
 }
 
 #[test]
-fn what_is_smaller_is_legal_and_another_case() {
+fn a_smaller_case_is_legal_and_another_one() {
     for first in drawn(300) {
         let mut number = 0;
         shrink(first, 100, |case| {
-            is_legal(case);
+            assert_legal(case);
             assert_ne!(*case, first);
             number += 1;
             answer(number % 3 == 0)
@@ -337,7 +355,7 @@ fn what_is_smaller_is_legal_and_another_case() {
 }
 
 #[test]
-fn shrinking_ends_when_it_is_told_to_or_has_no_tries_left() {
+fn shrinking_ends_when_it_is_stopped_or_has_no_tries_left() {
     let first = case("5x6:2x600x128 bf16 causal huge:9 lse q=bshd/s16");
     let stopped = shrink(first, 100, |_| Answer::Stop);
     let expected = Shrunk {

@@ -129,7 +129,7 @@ fn ends(rows: &[usize]) -> Vec<usize> {
 /// Returns the problems on which the kernel is checked: each mask, element type and type of P; grouped
 /// heads; keys beyond one round of a block's threads; tiles with fewer rows; rows without a key.
 pub fn small_cases() -> Vec<(Problem, Probability)> {
-    let shape = |heads: [usize; 2], seqs: [usize; 2], head_dim| Shape {
+    let two_batches = |heads: [usize; 2], seqs: [usize; 2], head_dim| Shape {
         batch: 2,
         heads_q: heads[0],
         heads_kv: heads[1],
@@ -138,9 +138,9 @@ pub fn small_cases() -> Vec<(Problem, Probability)> {
         head_dim,
     };
     let shapes = [
-        shape([4, 2], [19, 7], 64),
-        shape([3, 1], [6, 300], 128),
-        shape([2, 2], [1, 1], 64),
+        two_batches([4, 2], [19, 7], 64),
+        two_batches([3, 1], [6, 300], 128),
+        two_batches([2, 2], [1, 1], 64),
     ];
     let mut cases = Vec::new();
     for shape in shapes {

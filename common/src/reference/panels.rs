@@ -68,15 +68,15 @@ impl<T: Real, const N: usize> Panels<T, N> {
         for panel in columns.start / N..columns.end.div_ceil(N) {
             let packed = &self.data[panel * self.depth..][depths.clone()];
             let mut sums = [[T::default(); N]; TILE_ROWS];
-            for (a, b) in a.iter().zip(packed) {
+            for (left, right) in a.iter().zip(packed) {
                 for row in 0..TILE_ROWS {
                     for column in 0..N {
-                        sums[row][column] += a[row] * b[column];
+                        sums[row][column] += left[row] * right[column];
                     }
                 }
             }
-            for (row, sums) in sums.iter().enumerate() {
-                for (column, &sum) in (panel * N..).zip(sums) {
+            for (row, sums_of_row) in sums.iter().enumerate() {
+                for (column, &sum) in (panel * N..).zip(sums_of_row) {
                     if columns.contains(&column) {
                         emit(row, column, sum);
                     }

@@ -173,9 +173,9 @@ impl CudaDevice {
         self.check_usable()?;
         let noop = self.helper("empty-kernel", |helpers| &helpers.noop)?;
         let mut outputs = Vec::new();
-        if let Some(pool) = pool {
-            for set in 0..pool.sets.len() {
-                outputs.push(self.upload(&pool.contents[set % pool.contents.len()].output.bytes)?);
+        if let Some(InputPool { contents, sets, .. }) = pool.map(Rc::as_ref) {
+            for set in 0..sets.len() {
+                outputs.push(self.upload(&contents[set % contents.len()].output.bytes)?);
             }
         }
         let arguments = (0..outputs.len().max(1)).map(|_| Argument::None).collect();

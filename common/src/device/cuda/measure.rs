@@ -217,8 +217,10 @@ impl<'d> Candidate<'d> {
         self.us.sort_unstable_by(f64::total_cmp);
         self.arm.poison()?;
         self.arm.sample(events)?;
-        let pool = self.arm.pool.as_ref();
-        let contents = pool.map_or(0, |pool| pool.contents().len());
+        let contents = match &self.arm.pool {
+            Some(pool) => pool.contents().len(),
+            None => 0,
+        };
         let mut outputs = Vec::new();
         self.arm.collect_outputs_of(contents, &mut outputs)?;
         Ok(Ranked {

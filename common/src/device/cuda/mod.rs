@@ -656,8 +656,8 @@ fn bits(values: &[f32]) -> Vec<u32> {
 fn device_info(device: CUdevice, cuda_version: (u32, u32)) -> Result<DeviceInfo, DriverError> {
     let get = |attribute| {
         // SAFETY: the driver gave this number to a GPU, and writes one integer.
-        let value = unsafe { result::device::get_attribute(device, attribute) };
-        value.map(|value| value.max(0) as u32)
+        let value = unsafe { result::device::get_attribute(device, attribute) }?;
+        Ok(value.max(0) as u32)
     };
     let uuid = result::device::get_uuid(device)?;
     Ok(DeviceInfo {
