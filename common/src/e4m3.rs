@@ -4,15 +4,16 @@
 //! Overflow saturates, as with CUDA's `__NV_SATFINITE` and `cvt.satfinite`. PyTorch and ml_dtypes make it NaN: their files
 //! differ in values above 464.
 
+/// An E4M3 number by its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct E4m3(u8);
 
 const SIGN: u8 = 0x80;
 const NAN: u8 = 0x7f;
 const MAX_BITS: u8 = 0x7e;
-/// f32 has 23 mantissa bits, E4M3 has 3.
+/// The mantissa bits that are dropped: f32 has 23, E4M3 has 3.
 const DROPPED_BITS: u32 = 23 - 3;
-/// f32 exponents are biased by 127, E4M3's by 7.
+/// The difference of the biases: f32 exponents are biased by 127, E4M3's by 7.
 const BIAS_SHIFT: u32 = 127 - 7;
 const MIN_NORMAL_F32_BITS: u32 = (127 - 6) << 23;
 const SUBNORMAL_STEP: f32 = 1.0 / 512.0;
@@ -32,7 +33,7 @@ impl E4m3 {
         self.0 & NAN == NAN
     }
 
-    /// To nearest, ties to even. Beyond ±448 it saturates; NaN stays NaN and keeps its sign.
+    /// Rounds to nearest, ties to even. Beyond ±448 it saturates; NaN stays NaN and keeps its sign.
     pub fn from_f32(value: f32) -> Self {
         let sign = ((value.to_bits() >> 24) as u8) & SIGN;
         if value.is_nan() {
@@ -40,11 +41,13 @@ impl E4m3 {
         }
         let magnitude = value.abs();
         let code = if magnitude.to_bits() < MIN_NORMAL_F32_BITS {
-            // Subnormal: an integer number of steps. 8 steps are the smallest normal, whose code is 8 too.
+            // Subnormal: an integer number of steps. 8 steps are the smallest normal, whose code is 8,
+            // too.
             (magnitude / SUBNORMAL_STEP).round_ties_even() as u8
         } else {
             let bits = magnitude.to_bits();
-            // Half a step minus one, plus one if the kept part is odd: carries exactly when rounding up is due.
+            // Half a step minus one, plus one if the kept part is odd: carries exactly when rounding up
+            // is due.
             let odd = (bits >> DROPPED_BITS) & 1;
             let rounded = (bits + ((1 << (DROPPED_BITS - 1)) - 1) + odd) >> DROPPED_BITS;
             (rounded - (BIAS_SHIFT << 3)).min(u32::from(MAX_BITS)) as u8
@@ -52,9 +55,10 @@ impl E4m3 {
         Self(sign | code)
     }
 
-    /// Exact.
+    /// Returns the exact value.
     pub fn to_f32(self) -> f32 {
-        let (exponent, mantissa) = (u32::from(self.0 >> 3) & 0xf, u32::from(self.0 & 7));
+        let exponent = u32::from(self.0 >> 3) & 0xf;
+        let mantissa = u32::from(self.0 & 7);
         let magnitude = if self.is_nan() {
             f32::NAN
         } else if exponent == 0 {
@@ -81,14 +85,12 @@ mod tests {
             .collect()
     }
 
-    fn agrees_with_oracle(value: f32) {
-        for value in [value, -value] {
-            assert_eq!(
-                E4m3::from_f32(value).to_bits(),
-                F8E4M3::from_f32(value).to_bits(),
-                "{value:e}"
-            );
-        }
+    fn assert_agrees_with_oracle(value: f32) {
+        assert_eq!(
+            E4m3::from_f32(value).to_bits(),
+            F8E4M3::from_f32(value).to_bits(),
+            "{value:e}"
+        );
     }
 
     #[test]
@@ -113,20 +115,11 @@ mod tests {
     fn midpoints_round_to_even_and_their_f32_neighbours_to_the_nearest() {
         for (low, pair) in ladder().windows(2).enumerate() {
             let midpoint = (pair[0] + pair[1]) / 2.0;
+            let code = |value| usize::from(E4m3::from_f32(value).to_bits());
             let even = low + (low & 1);
-            assert_eq!(
-                usize::from(E4m3::from_f32(midpoint).to_bits()),
-                even,
-                "{midpoint}"
-            );
-            assert_eq!(
-                usize::from(E4m3::from_f32(midpoint.next_down()).to_bits()),
-                low
-            );
-            assert_eq!(
-                usize::from(E4m3::from_f32(midpoint.next_up()).to_bits()),
-                low + 1
-            );
+            assert_eq!(code(midpoint), even, "{midpoint}");
+            assert_eq!(code(midpoint.next_down()), low);
+            assert_eq!(code(midpoint.next_up()), low + 1);
         }
     }
 
@@ -153,7 +146,8 @@ mod tests {
             2f32.powi(-10),
             2f32.powi(-10).next_up(),
         ] {
-            agrees_with_oracle(value);
+            assert_agrees_with_oracle(value);
+            assert_agrees_with_oracle(-value);
         }
     }
 
@@ -165,11 +159,7 @@ mod tests {
             if value.is_nan() {
                 assert!(E4m3::from_f32(value).is_nan());
             } else {
-                assert_eq!(
-                    E4m3::from_f32(value).to_bits(),
-                    F8E4M3::from_f32(value).to_bits(),
-                    "{value:e}"
-                );
+                assert_agrees_with_oracle(value);
             }
         }
     }

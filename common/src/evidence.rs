@@ -1,26 +1,28 @@
-//! What a variant counts, from as few blocks as stand for the launch.
+//! The counters of a variant, from as few blocks as stand for the launch.
 
 use crate::device::Staged;
 use crate::device::emulated::{Selection, trace};
-use crate::problem::{Mask, Problem};
+use crate::problem::{Mask, Problem, Shape};
 use crate::stage::{Prepared, Unsupported};
 use emulator::trace::Counted;
 pub use emulator::trace::Counters;
 use emulator::{Fault, Schedule};
 
+/// The counters of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountedLaunch {
     pub counters: Counters,
-    /// Blocks that were traced; the others are like them.
+    /// The number of blocks that were traced; the others are like them.
     pub traced_blocks: u64,
     pub launch_blocks: u64,
-    /// Pairs of a tile of queries and a tile of keys, over all heads.
+    /// The number of pairs of a tile of queries and a tile of keys, over all heads.
     pub tiles: u64,
 }
 
+/// A reason why there are no counters.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCounted {
-    /// Gate H1 fails: figures of a broken kernel mean nothing.
+    /// A hazard, so that gate H1 fails: figures of a broken kernel mean nothing.
     #[error("{0}")]
     Hazard(String),
     #[error(transparent)]
@@ -29,14 +31,14 @@ pub enum NotCounted {
     NotTraced(#[from] Fault),
 }
 
-/// Where no mask and no ragged tile makes blocks different, the first and the last are traced and stand for all, if they agree.
+/// Counts a launch. Where no mask and no ragged tile makes blocks different, the first and the last are
+/// traced and stand for all, if they agree.
 pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, NotCounted> {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
-    let sample =
-        (are_blocks_alike(prepared, &staged.problem) && ends[0] != ends[1]).then_some(&ends[..]);
-    let mut counted = traced(prepared, staged, sample)?;
+    let has_sample = are_blocks_alike(prepared, &staged.problem) && ends[0] != ends[1];
+    let mut counted = count_blocks(prepared, staged, has_sample.then_some(&ends[..]))?;
     if counted.launch().is_none() {
-        counted = traced(prepared, staged, None)?;
+        counted = count_blocks(prepared, staged, None)?;
     }
     Ok(CountedLaunch {
         counters: counted.launch().unwrap_or(counted.sum),
@@ -46,7 +48,8 @@ pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, 
     })
 }
 
-fn traced(
+/// Traces these blocks, or all.
+fn count_blocks(
     prepared: &Prepared<'_>,
     staged: &Staged,
     blocks: Option<&[[u32; 3]]>,
@@ -62,15 +65,28 @@ fn traced(
     }
 }
 
-/// One whole tile of queries each, and all keys visible.
+/// Returns whether each block has one whole tile of queries, and all keys are visible.
 fn are_blocks_alike(prepared: &Prepared<'_>, problem: &Problem) -> bool {
-    let (shape, block_m) = (&problem.shape, prepared.kernel.block_m);
-    let grid = [shape.seq_q / block_m, shape.heads_q, shape.batch].map(|size| size as u32);
-    problem.mask == Mask::Full && shape.seq_q.is_multiple_of(block_m) && prepared.grid == grid
+    let Shape {
+        batch,
+        heads_q,
+        seq_q,
+        ..
+    } = problem.shape;
+    let block_m = prepared.kernel.block_m;
+    let grid = [seq_q / block_m, heads_q, batch].map(|size| size as u32);
+    problem.mask == Mask::Full && seq_q.is_multiple_of(block_m) && prepared.grid == grid
 }
 
 fn tiles(prepared: &Prepared<'_>, problem: &Problem) -> u64 {
-    let (shape, kernel) = (&problem.shape, prepared.kernel);
-    let per_head = shape.seq_q.div_ceil(kernel.block_m) * shape.seq_kv.div_ceil(kernel.block_n);
-    (shape.batch * shape.heads_q * per_head) as u64
+    let Shape {
+        batch,
+        heads_q,
+        seq_q,
+        seq_kv,
+        ..
+    } = problem.shape;
+    let kernel = prepared.kernel;
+    let per_head = seq_q.div_ceil(kernel.block_m) * seq_kv.div_ceil(kernel.block_n);
+    (batch * heads_q * per_head) as u64
 }

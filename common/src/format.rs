@@ -1,14 +1,15 @@
-//! The two 16-bit formats, of outputs and of P. Outputs are held as the f32 values of their codes, which is exact and keeps
-//! codes apart.
+//! The two 16-bit formats, of outputs and of P. Outputs are held as the f32 values of their codes, which is
+//! exact and keeps codes apart.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-/// Values that are converted by one thread, at least: decode has hundreds of millions.
+/// The least number of values that one thread converts: decode has hundreds of millions.
 const SHARE: usize = 1 << 14;
 
 named! {
+    /// A 16-bit floating-point format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Format {
         /// IEEE binary16: 11 bits of significand, at most 65504.
@@ -19,7 +20,7 @@ named! {
 }
 
 impl Format {
-    /// To nearest, ties to even; beyond the range, infinity.
+    /// Rounds to nearest, ties to even; beyond the range, to infinity.
     pub fn encode(self, value: f32) -> u16 {
         match self {
             Format::F16 => f16::from_f32(value).to_bits(),
@@ -27,7 +28,7 @@ impl Format {
         }
     }
 
-    /// Exact; payloads of quiet NaNs are kept.
+    /// Returns the exact value of a code; payloads of quiet NaNs are kept.
     pub fn decode(self, code: u16) -> f32 {
         match self {
             Format::F16 => f16::from_bits(code).to_f32(),
@@ -35,7 +36,7 @@ impl Format {
         }
     }
 
-    /// Elements of two bytes each, little endian.
+    /// Reads elements of two bytes each, little endian.
     pub fn decode_bytes(self, bytes: &[u8]) -> Vec<f32> {
         let codes = bytes.as_chunks::<2>().0.par_iter().with_min_len(SHARE);
         codes
@@ -43,10 +44,11 @@ impl Format {
             .collect()
     }
 
-    /// As [`Format::decode_bytes`] reads them.
+    /// Writes elements as [`Format::decode_bytes`] reads them.
     pub fn encode_bytes(self, values: &[f32]) -> Vec<u8> {
-        let values = values.par_iter().with_min_len(SHARE);
         let codes: Vec<[u8; 2]> = values
+            .par_iter()
+            .with_min_len(SHARE)
             .map(|&value| self.encode(value).to_le_bytes())
             .collect();
         codes.into_flattened()
@@ -63,13 +65,15 @@ impl Format {
                 codes.convert_from_f32_slice(values);
                 codes.convert_to_f32_slice(values);
             }
-            Format::Bf16 => values
-                .iter_mut()
-                .for_each(|value| *value = self.round(*value)),
+            Format::Bf16 => {
+                for value in values {
+                    *value = self.round(*value);
+                }
+            }
         }
     }
 
-    /// The nearest that is no further from 0.
+    /// Rounds to the nearest value that is no further from 0.
     pub fn toward_zero(self, value: f64) -> f32 {
         let nearest = self.encode(value as f32);
         let further = f64::from(self.decode(nearest)).abs() > value.abs();
@@ -83,12 +87,12 @@ impl Format {
         }
     }
 
-    /// Half the distance from 1 to the next value: what rounding costs at most, relatively.
+    /// Returns half the distance from 1 to the next value: what rounding costs at most, relatively.
     pub fn unit(self) -> f64 {
         2f64.powi(-self.significand_bits())
     }
 
-    /// Below it there are fewer bits.
+    /// Returns the smallest normal value: below it there are fewer bits.
     pub fn smallest_normal(self) -> f64 {
         match self {
             Format::F16 => f16::MIN_POSITIVE.to_f64(),
@@ -96,7 +100,7 @@ impl Format {
         }
     }
 
-    /// The spacing at magnitude `value`; below [`Format::smallest_normal`] that of subnormals.
+    /// Returns the spacing at magnitude `value`; below [`Format::smallest_normal`] that of subnormals.
     pub fn ulp(self, value: f64) -> f64 {
         let least = self.smallest_normal();
         let normal = if value.is_normal() {

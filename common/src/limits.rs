@@ -1,37 +1,43 @@
-//! What a device offers a kernel: the GPU at hand, or a smaller one that a run is limited to.
+//! The limits of a device: the GPU at hand, or a smaller one that a run is limited to.
 
 use crate::resources::{ARCHITECTURES, KernelFacts, multiprocessor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Limits benchmarks, stage tests and `compare run`: `ATTENTION_DEVICE=sm_89`.
+/// The variable that limits benchmarks, stage tests and `compare run`: `ATTENTION_DEVICE=sm_89`.
 pub const DEVICE_VARIABLE: &str = "ATTENTION_DEVICE";
 
-/// Times ten: GPU code begins with PTX for compute_80.
+/// The least compute capability times ten: GPU code begins with PTX for compute_80.
 const LEAST_CAPABILITY: u32 = 80;
 
+/// The compute capability times ten from which there are clusters.
 const CLUSTERS: u32 = 90;
 
+/// What decides which kernels a device runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLimits {
-    /// Compute capability times ten: 89.
+    /// The compute capability times ten: 89.
     pub capability: u32,
     pub shared_opt_in_bytes: usize,
 }
 
-/// Why a device cannot stand for another.
+/// A reason why a device cannot stand for another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    #[error("there is no device '{text}' (--device, {DEVICE_VARIABLE}); known: {}", ARCHITECTURES.map(|(arch, _)| arch).join(", "))]
-    Unknown { text: String },
-    /// Its code would fail on this GPU.
     #[error(
-        "{asked} offers more than this GPU, an {gpu}; --device and {DEVICE_VARIABLE} take a smaller one"
+        "there is no device '{text}' (--device, {DEVICE_VARIABLE}); known: {}",
+        ARCHITECTURES.map(|(arch, _)| arch).join(", ")
+    )]
+    Unknown { text: String },
+    /// A device whose code would fail on this GPU.
+    #[error(
+        "{asked} offers more than this GPU, an {gpu}; --device and {DEVICE_VARIABLE} take a \
+         smaller one"
     )]
     Larger {
         asked: DeviceLimits,
-        /// At hand.
+        /// The GPU at hand.
         gpu: DeviceLimits,
     },
 }
@@ -45,24 +51,24 @@ impl fmt::Display for DeviceLimits {
 impl FromStr for DeviceLimits {
     type Err = DeviceError;
 
-    /// `sm_89`; the suffix of `sm_90a` says nothing about limits.
+    /// Reads `sm_89`; the suffix of `sm_90a` does not change limits.
     fn from_str(text: &str) -> Result<Self, DeviceError> {
         let arch = text.trim_end_matches(['a', 'f']);
-        let capability = arch.trim_start_matches("sm_").parse().ok();
-        let (Some(limits), Some(capability)) = (multiprocessor(arch), capability) else {
-            return Err(DeviceError::Unknown {
+        let number = arch.trim_start_matches("sm_").parse().ok();
+        match (multiprocessor(arch), number) {
+            (Some(limits), Some(capability)) => Ok(Self {
+                capability,
+                shared_opt_in_bytes: limits.shared_opt_in_bytes,
+            }),
+            _ => Err(DeviceError::Unknown {
                 text: text.to_string(),
-            });
-        };
-        Ok(Self {
-            capability,
-            shared_opt_in_bytes: limits.shared_opt_in_bytes,
-        })
+            }),
+        }
     }
 }
 
 impl DeviceLimits {
-    /// By a flag, else the environment.
+    /// Returns the device that a flag or, without one, the environment asks for.
     pub fn asked(flag: Option<Self>) -> Result<Option<Self>, DeviceError> {
         let text = std::env::var(DEVICE_VARIABLE).unwrap_or_default();
         if flag.is_some() || text.is_empty() {
@@ -72,28 +78,29 @@ impl DeviceLimits {
         }
     }
 
-    /// The device asked for, no larger than the open GPU, or that GPU.
+    /// Returns the device asked for, no larger than the open GPU, or that GPU.
     pub fn of_launches(
-        asked: Option<Self>,
-        gpu: Option<Self>,
+        requested: Option<Self>,
+        open: Option<Self>,
     ) -> Result<Option<Self>, DeviceError> {
-        match (asked, gpu) {
-            (Some(asked), Some(gpu))
-                if asked.capability > gpu.capability
-                    || asked.shared_opt_in_bytes > gpu.shared_opt_in_bytes =>
-            {
-                Err(DeviceError::Larger { asked, gpu })
-            }
-            _ => Ok(asked.or(gpu)),
+        if let (Some(asked), Some(gpu)) = (requested, open)
+            && asked.is_larger_than(&gpu)
+        {
+            return Err(DeviceError::Larger { asked, gpu });
         }
+        Ok(requested.or(open))
     }
 
-    /// Whether code for `arch` runs on it: `sm_90a` on compute capability 9.0 alone.
+    fn is_larger_than(&self, gpu: &Self) -> bool {
+        self.capability > gpu.capability || self.shared_opt_in_bytes > gpu.shared_opt_in_bytes
+    }
+
+    /// Returns whether code for `arch` runs on it: `sm_90a` on compute capability 9.0 alone.
     pub fn is(&self, arch: &str) -> bool {
         arch.trim_start_matches("sm_").trim_end_matches('a').parse() == Ok(self.capability)
     }
 
-    /// What `kernel` needs, and what there is; `None` where it runs.
+    /// Returns what `kernel` needs, and what there is; `None` where it runs.
     pub fn lacks(&self, kernel: &KernelFacts) -> Option<(String, String)> {
         let words =
             |capability| format!("compute capability {}.{}", capability / 10, capability % 10);
@@ -109,12 +116,13 @@ impl DeviceLimits {
             return Some((needed, words(self.capability)));
         }
         let (needed, available) = (kernel.dynamic_shared_bytes, self.shared_opt_in_bytes);
-        (needed > available).then(|| {
-            (
-                format!("{needed} bytes of shared memory"),
-                format!("{available} ({self})"),
-            )
-        })
+        if needed <= available {
+            return None;
+        }
+        Some((
+            format!("{needed} bytes of shared memory"),
+            format!("{available} ({self})"),
+        ))
     }
 }
 
@@ -159,16 +167,16 @@ mod tests {
 
     #[test]
     fn a_gpu_limits_what_may_be_asked_for() {
-        let of = DeviceLimits::of_launches;
+        let limited = DeviceLimits::of_launches;
         let [sm_80, sm_89, sm_90] = ["sm_80", "sm_89", "sm_90"].map(|name| Some(device(name)));
-        assert_eq!(of(None, None), Ok(None));
-        assert_eq!(of(sm_89, None), Ok(sm_89));
-        assert_eq!(of(None, sm_90), Ok(sm_90));
-        assert_eq!(of(sm_89, sm_90), Ok(sm_89));
-        assert_eq!(of(sm_90, sm_90), Ok(sm_90));
+        assert_eq!(limited(None, None), Ok(None));
+        assert_eq!(limited(sm_89, None), Ok(sm_89));
+        assert_eq!(limited(None, sm_90), Ok(sm_90));
+        assert_eq!(limited(sm_89, sm_90), Ok(sm_89));
+        assert_eq!(limited(sm_90, sm_90), Ok(sm_90));
         // Newer, and older with more shared memory.
         for asked in [sm_90, sm_80] {
-            let error = of(asked, sm_89).unwrap_err().to_string();
+            let error = limited(asked, sm_89).unwrap_err().to_string();
             assert!(
                 error.contains("offers more than this GPU, an sm_89"),
                 "{error}"
@@ -189,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_and_large_blocks_are_refused_where_a_device_has_them_not() {
+    fn clusters_and_large_blocks_are_refused_where_a_device_lacks_them() {
         let kernel = KernelFacts {
             symbol: "cluster_64x256_f16_d64".into(),
             dtype: Dtype::F16,

@@ -1,4 +1,5 @@
-//! The state of the GPU around a measurement, through NVML, as far as a machine has it. Nothing is ever set.
+//! The state of the GPU around a measurement, through NVML, as far as a machine has it. Nothing is ever
+//! set.
 
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;
@@ -7,11 +8,11 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper::{Device, Nvml};
 
-/// What this GPU or container does not report is absent.
+/// The state of a GPU at one moment. What this GPU or container does not report is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
     pub sm_mhz: Option<u32>,
-    /// Power now, in watts. The older call gives the mean of a second, most of which may be idle.
+    /// Power now, in watts. The older call returns the mean of a second, most of which may be idle.
     pub power_w: Option<f64>,
     pub celsius: Option<u32>,
     /// The limit that the GPU keeps to, in watts.
@@ -22,8 +23,8 @@ pub struct Reading {
 
 fn power_w(device: &Device<'_>) -> Option<f64> {
     let read = device.field_values_for(&[FieldId(NVML_FI_DEV_POWER_INSTANT)]);
-    let milliwatts = read.ok()?.pop()?.ok()?.value.ok()?;
-    match milliwatts {
+    let sample = read.ok()?.pop()?.ok()?.value.ok()?;
+    match sample {
         SampleValue::U32(milliwatts) => Some(f64::from(milliwatts) / 1e3),
         SampleValue::U64(milliwatts) => Some(milliwatts as f64 / 1e3),
         SampleValue::F64(_) | SampleValue::I64(_) => None,
@@ -38,6 +39,7 @@ fn energy_mj(device: &Device<'_>) -> Option<f64> {
     Some(device.total_energy_consumption().ok()? as f64)
 }
 
+/// A GPU whose state can be read.
 #[derive(Debug)]
 pub struct Telemetry {
     library: Nvml,
@@ -45,7 +47,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// `uuid` as in [`crate::device::cuda::DeviceInfo::uuid`].
+    /// Opens the GPU with the UUID of [`crate::device::cuda::DeviceInfo::uuid`].
     pub fn open(uuid: &str) -> Result<Self, NvmlError> {
         let telemetry = Self {
             library: Nvml::init()?,

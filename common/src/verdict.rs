@@ -1,12 +1,15 @@
+//! Verdicts of gates.
+
 use serde::{Deserialize, Serialize};
 
 named! {
+    /// The verdict of a gate.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Verdict {
         Pass = "PASS",
         Fail = "FAIL",
-        /// Machine, backend or tier cannot measure it.
+        /// The machine, backend or tier cannot measure it.
         NoData = "NO DATA",
         /// The evidence does not decide.
         Ambiguous = "AMBIGUOUS",
@@ -14,7 +17,7 @@ named! {
 }
 
 impl Verdict {
-    /// Of several on one subject the first stands for all.
+    /// The order of several verdicts on one subject: the first of these stands for all.
     pub const WORST_FIRST: [Self; 4] = [
         Verdict::Fail,
         Verdict::Ambiguous,
@@ -24,6 +27,7 @@ impl Verdict {
 }
 
 named! {
+    /// A gate; its doc is what it demands.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     pub enum GateId {
         /// Finite and complete.
@@ -40,7 +44,7 @@ named! {
         C6 = "C6",
         /// compute-sanitizer.
         C7 = "C7",
-        /// Of kernels that write log-sum-exps.
+        /// Right log-sum-exps, if the kernel writes them.
         C8 = "C8",
         /// The GPU agrees with the emulator.
         B1 = "B1",
@@ -50,23 +54,24 @@ named! {
         R1 = "R1",
         /// Faster, as claimed.
         L1 = "L1",
-        /// For the stated reason.
+        /// Figures that change for the stated reason.
         E1 = "E1",
         /// Every planted fault, and every synchronisation site left out, is killed.
         S1 = "S1",
     }
 }
 
+/// The verdict of one gate on one subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateResult {
     pub gate: GateId,
     pub verdict: Verdict,
-    /// With the measured value and the threshold: `max error 1.2e-4 <= 4.9e-4`.
+    /// The reason, with the measured value and the threshold: `max error 1.2e-4 <= 4.9e-4`.
     pub reason: String,
 }
 
 impl GateResult {
-    /// `Pass` if `ok`. Write `ok` as `error <= bound`, so that NaN fails.
+    /// Returns `Pass` if `ok`, else `Fail`. Write `ok` as `error <= bound`, so that NaN fails.
     pub fn judge(gate: GateId, ok: bool, reason: impl Into<String>) -> Self {
         Self {
             gate,

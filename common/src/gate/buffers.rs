@@ -3,14 +3,16 @@
 use crate::image::{Image, Violation};
 use crate::verdict::{GateId, GateResult};
 
+/// What a kernel may do with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Read only: no byte may change.
+    /// A buffer that is only read: no byte may change.
     Input,
-    /// Elements may change, guard bands and gaps not.
+    /// A buffer whose elements may change; guard bands and gaps may not.
     Output,
 }
 
+/// A buffer before and after a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer<'a> {
     pub name: &'a str,
@@ -19,7 +21,8 @@ pub struct Buffer<'a> {
     pub role: Role,
 }
 
-/// C6: inputs unchanged, guard bands and gaps of outputs intact. A read outside of an input meets NaN, so that C1 to C3 fail.
+/// Judges C6: inputs are unchanged, guard bands and gaps of outputs intact. A read outside of an input meets
+/// NaN, so that C1 to C3 fail.
 pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
     if buffers.is_empty() {
         return GateResult::no_data(GateId::C6, "no buffers");
@@ -39,23 +42,25 @@ pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
             );
             return GateResult::fail(GateId::C6, reason);
         }
-        let (changed, rule) = match role {
+        let (violation, rule) = match role {
             Role::Input => (image.first_change(after), "input changed"),
             Role::Output => (image.first_violation(after), "written outside its elements"),
         };
-        if let Some(Violation { offset, what }) = changed {
-            let layout = image.layout;
-            let reason = format!("{name}: {rule} at {what} (byte {offset} of the {layout} image)");
+        if let Some(Violation { offset, what }) = violation {
+            let reason = format!(
+                "{name}: {rule} at {what} (byte {offset} of the {} image)",
+                image.layout
+            );
             return GateResult::fail(GateId::C6, reason);
         }
     }
-    let shown: Vec<String> = buffers
-        .iter()
-        .map(|b| format!("{} ({})", b.name, b.image.layout))
-        .collect();
+    let mut names = Vec::new();
+    for Buffer { name, image, .. } in buffers {
+        names.push(format!("{name} ({})", image.layout));
+    }
     GateResult::judge(
         GateId::C6,
         true,
-        format!("guard bands, gaps and inputs intact: {}", shown.join(", ")),
+        format!("guard bands, gaps and inputs intact: {}", names.join(", ")),
     )
 }

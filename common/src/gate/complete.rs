@@ -5,8 +5,8 @@ use crate::image::UNWRITTEN;
 use crate::inputs::index_of;
 use crate::verdict::{GateId, GateResult};
 
-/// C1: none of the [`UNWRITTEN`] of before the launch is left, no other NaN, no infinity. Every element, also where the
-/// reference is a sample.
+/// Judges C1: none of the [`UNWRITTEN`] from before the launch is left, no other NaN, no infinity. Every
+/// element counts, also where the reference is a sample.
 pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     if let Some(result) = wrong_length(GateId::C1, evidence) {
         return result;
@@ -15,17 +15,11 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     let unwritten = evidence.problem.dtype.output().decode(UNWRITTEN);
     let mut complaints = Vec::new();
     for kind in ["never written", "NaN", "infinite"] {
-        let mut of_kind = evidence
-            .output
-            .iter()
-            .enumerate()
-            .filter(|(_, x)| complaint(**x, unwritten) == Some(kind));
-        if let Some((first, _)) = of_kind.next() {
-            complaints.push(format!(
-                "{} {kind}, first at {}",
-                1 + of_kind.count(),
-                at(index_of(extents, first))
-            ));
+        let is_of_kind = |element: &f32| complaint(*element, unwritten) == Some(kind);
+        if let Some(first) = evidence.output.iter().position(is_of_kind) {
+            let count = evidence.output.iter().filter(|x| is_of_kind(x)).count();
+            let place = at(index_of(extents, first));
+            complaints.push(format!("{count} {kind}, first at {place}"));
         }
     }
     let elements = evidence.output.len();

@@ -4,25 +4,27 @@ use crate::verdict::{GateId, GateResult};
 use emulator::trace::Hazard;
 use emulator::{Place, TraceReport};
 
+/// A launch of the traced build.
 #[derive(Clone, Copy, Debug)]
 pub struct Traced<'a> {
-    /// What distinguishes it: "f16 113x203 causal, Reversed".
+    /// The launch's name: "f16 113x203 causal, Reversed".
     pub label: &'a str,
     pub report: &'a TraceReport,
 }
 
-/// Hazards that are quoted.
+/// The most hazards that are quoted.
 const QUOTED: usize = 3;
 
-/// The lines of both sides, in either order.
+/// Returns the lines of both sides, in one order whichever came first.
 fn places(hazard: &Hazard) -> Vec<&[Place]> {
     let sides = [&hazard.first, &hazard.second].into_iter().flatten();
-    let mut places: Vec<&[Place]> = sides.map(|side| &*side.places).collect();
-    places.sort();
-    places
+    let mut lines: Vec<&[Place]> = sides.map(|side| &*side.places).collect();
+    lines.sort();
+    lines
 }
 
-/// H1, judged by happens-before. A trace that saw less than `output_bytes` stored is no evidence, and fails too.
+/// Judges H1, by happens-before. A trace that saw less than `output_bytes` stored is no evidence, and fails,
+/// too.
 pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
     if launches.is_empty() {
         return GateResult::no_data(GateId::H1, "no traced launch");
@@ -33,20 +35,20 @@ pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
         count += report.hazards.len() + report.more_hazards;
         for hazard in &report.hazards {
             // Most hazards show in every schedule.
-            let is_known = |(_, other): &(&str, &Hazard)| {
-                (other.kind, places(other)) == (hazard.kind, places(hazard))
-            };
-            if quoted.len() < QUOTED && !quoted.iter().any(is_known) {
+            let is_known = quoted
+                .iter()
+                .any(|(_, other)| (other.kind, places(other)) == (hazard.kind, places(hazard)));
+            if quoted.len() < QUOTED && !is_known {
                 quoted.push((label, hazard));
             }
         }
     }
     if count > 0 {
         let more = count - quoted.len();
-        let reasons = quoted
+        let mut reasons: Vec<String> = quoted
             .iter()
-            .map(|(label, hazard)| format!("{label}: {hazard}"));
-        let mut reasons: Vec<String> = reasons.collect();
+            .map(|(label, hazard)| format!("{label}: {hazard}"))
+            .collect();
         if more > 0 {
             reasons.push(format!("and {more} more"));
         }
@@ -59,8 +61,8 @@ pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
     if let Some(Traced { label, report }) = unseen {
         let seen = report.counted.sum.global_write.bytes;
         let reason = format!(
-            "{label}: the trace saw {seen} bytes written to global memory, and the output has {output_bytes}: not all of \
-             the kernel is traced"
+            "{label}: the trace saw {seen} bytes written to global memory, and the output has \
+             {output_bytes}: not all of the kernel is traced"
         );
         return GateResult::fail(GateId::H1, reason);
     }
@@ -121,73 +123,87 @@ mod tests {
         }
     }
 
-    #[test]
-    fn any_hazard_fails_and_none_is_evidence() {
-        let (clean, dirty, worse) = (report(0), report(1), report(6));
-        let of = |reports: &[&TraceReport]| {
-            let launches = reports.iter().map(|report| Traced {
+    fn h1_of(reports: &[&TraceReport], output_bytes: u64) -> GateResult {
+        let mut launches = Vec::new();
+        for report in reports {
+            launches.push(Traced {
                 label: "small",
                 report,
             });
-            h1(&launches.collect::<Vec<_>>(), OUTPUT_BYTES)
-        };
-        assert_eq!(of(&[]).verdict, Verdict::NoData);
-        let pass = of(&[&clean, &clean]);
-        assert_eq!(
-            (pass.verdict, pass.reason.as_str()),
-            (Verdict::Pass, "no hazard in 2 traced launches (4 blocks)")
-        );
-        let fail = of(&[&clean, &dirty]);
-        assert_eq!(fail.verdict, Verdict::Fail);
-        assert_eq!(
-            fail.reason,
-            "small: race in block [0, 0, 0], byte 4 of shared memory: A barrier is missing"
-        );
-        assert!(of(&[&worse]).reason.ends_with("; and 3 more"));
-        let again = of(&[&dirty, &dirty, &dirty]).reason;
-        assert_eq!(again, format!("{}; and 2 more", fail.reason), "quoted once");
+        }
+        h1(&launches, output_bytes)
+    }
+
+    /// Returns a report of a trace that saw no store.
+    fn without_stores(hazards: usize) -> TraceReport {
+        TraceReport {
+            counted: Counted::default(),
+            ..report(hazards)
+        }
+    }
+
+    const RACE: &str =
+        "small: race in block [0, 0, 0], byte 4 of shared memory: A barrier is missing";
+
+    #[test]
+    fn without_a_launch_there_is_no_evidence() {
+        assert_eq!(h1_of(&[], OUTPUT_BYTES).verdict, Verdict::NoData);
+    }
+
+    #[test]
+    fn launches_without_a_hazard_pass() {
+        let result = h1_of(&[&report(0), &report(0)], OUTPUT_BYTES);
+        assert_eq!(result.verdict, Verdict::Pass);
+        assert_eq!(result.reason, "no hazard in 2 traced launches (4 blocks)");
+    }
+
+    #[test]
+    fn any_hazard_fails() {
+        let result = h1_of(&[&report(0), &report(1)], OUTPUT_BYTES);
+        assert_eq!(result.verdict, Verdict::Fail);
+        assert_eq!(result.reason, RACE);
+    }
+
+    #[test]
+    fn three_hazards_are_quoted_and_the_others_counted() {
+        let result = h1_of(&[&report(6)], OUTPUT_BYTES);
+        assert!(result.reason.ends_with("; and 3 more"));
         let kept_in_part = TraceReport {
             more_hazards: 4,
             ..report(1)
         };
-        assert!(of(&[&kept_in_part]).reason.ends_with("; and 4 more"));
+        let counted = h1_of(&[&kept_in_part], OUTPUT_BYTES);
+        assert!(counted.reason.ends_with("; and 4 more"));
+    }
+
+    #[test]
+    fn the_same_hazard_of_several_launches_is_quoted_once() {
+        let result = h1_of(&[&report(1), &report(1), &report(1)], OUTPUT_BYTES);
+        assert_eq!(result.reason, format!("{RACE}; and 2 more"));
     }
 
     #[test]
     fn a_trace_that_missed_stores_is_no_evidence() {
-        let of = |report: &TraceReport, output_bytes| {
-            let label = "small";
-            h1(&[Traced { label, report }], output_bytes)
-        };
-        let judged = of(&report(0), OUTPUT_BYTES + 1);
-        assert_eq!(judged.verdict, Verdict::Fail);
+        let result = h1_of(&[&report(0)], OUTPUT_BYTES + 1);
+        assert_eq!(result.verdict, Verdict::Fail);
         assert!(
-            judged.reason.starts_with(
+            result.reason.starts_with(
                 "small: the trace saw 64 bytes written to global memory, and the output has 65"
             ),
             "{}",
-            judged.reason
+            result.reason
         );
-        let (seen, nothing) = (
-            report(0),
-            TraceReport {
-                counted: Counted::default(),
-                ..report(0)
-            },
-        );
-        let both = [&seen, &nothing].map(|report| Traced {
-            label: "small",
-            report,
-        });
-        assert_eq!(h1(&both, OUTPUT_BYTES).verdict, Verdict::Fail);
-        let deadlocked = TraceReport {
-            counted: Counted::default(),
-            ..report(1)
-        };
-        assert!(
-            of(&deadlocked, OUTPUT_BYTES)
-                .reason
-                .contains("A barrier is missing")
-        );
+    }
+
+    #[test]
+    fn one_trace_without_stores_fails_beside_a_complete_one() {
+        let result = h1_of(&[&report(0), &without_stores(0)], OUTPUT_BYTES);
+        assert_eq!(result.verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn a_deadlock_is_reported_before_the_stores_that_it_prevents() {
+        let result = h1_of(&[&without_stores(1)], OUTPUT_BYTES);
+        assert!(result.reason.contains("A barrier is missing"));
     }
 }

@@ -5,53 +5,89 @@ use crate::problem::Problem;
 use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 
+/// What one of several launches returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeat<'a> {
     pub label: &'a str,
     pub output: &'a [f32],
-    /// Where they were asked for.
+    /// The log-sum-exps, where they were asked for.
     pub lse: Option<&'a [f32]>,
 }
 
-fn difference(
-    what: &str,
-    arrays: &[(&str, &[f32])],
-    place: impl Fn(usize) -> String,
-) -> Option<String> {
-    let (&(first_label, first), rest) = arrays.split_first()?;
-    rest.iter().find_map(|&(label, other)| {
-        if first.len() != other.len() {
-            let (a, b) = (first.len(), other.len());
-            return Some(format!("{first_label} has {a} {what}, {label} has {b}"));
-        }
-        let differs = |i: &usize| first[*i].to_bits() != other[*i].to_bits();
-        let mut differing = (0..first.len()).filter(differs);
-        let at = differing.next()?;
-        Some(format!(
-            "{} of {} {what} differ between {first_label} and {label}, first at {}: {:e} and {:e}",
-            1 + differing.count(),
-            first.len(),
-            place(at),
-            first[at],
-            other[at],
-        ))
-    })
+/// A launch's array of elements.
+struct Labelled<'a> {
+    label: &'a str,
+    values: &'a [f32],
 }
 
-/// All outputs and log-sum-exps have the first's bits, NaN payloads and signs of zero included. A single output is no evidence.
+/// Describes the first array whose bits are not those of the first. `place` names an index.
+fn difference(
+    what: &str,
+    arrays: &[Labelled<'_>],
+    place: impl Fn(usize) -> String,
+) -> Option<String> {
+    let (first, others) = arrays.split_first()?;
+    others
+        .iter()
+        .find_map(|other| difference_of_two(what, first, other, &place))
+}
+
+fn difference_of_two(
+    what: &str,
+    first: &Labelled<'_>,
+    other: &Labelled<'_>,
+    place: impl Fn(usize) -> String,
+) -> Option<String> {
+    let (a, b) = (first.values, other.values);
+    if a.len() != b.len() {
+        return Some(format!(
+            "{} has {} {what}, {} has {}",
+            first.label,
+            a.len(),
+            other.label,
+            b.len()
+        ));
+    }
+    let differing: Vec<usize> = (0..a.len())
+        .filter(|&index| a[index].to_bits() != b[index].to_bits())
+        .collect();
+    let at = *differing.first()?;
+    Some(format!(
+        "{} of {} {what} differ between {} and {}, first at {}: {:e} and {:e}",
+        differing.len(),
+        a.len(),
+        first.label,
+        other.label,
+        place(at),
+        a[at],
+        b[at],
+    ))
+}
+
+/// Judges C5: all outputs and log-sum-exps have the first's bits, NaN payloads and signs of zero included. A
+/// single output is no evidence.
 pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
     if repeats.len() < 2 {
         return GateResult::no_data(GateId::C5, "fewer than two runs");
     }
-    let all = repeats.iter();
-    let outputs: Vec<_> = all.clone().map(|run| (run.label, run.output)).collect();
-    let lses: Vec<_> = all.filter_map(|run| Some((run.label, run.lse?))).collect();
+    let (mut outputs, mut lses) = (Vec::new(), Vec::new());
+    for &Repeat { label, output, lse } in repeats {
+        outputs.push(Labelled {
+            label,
+            values: output,
+        });
+        lses.extend(lse.map(|values| Labelled { label, values }));
+    }
     let extents = problem.shape.q_extents();
-    let element = |at: usize| super::at(index_of(extents, at));
-    let row = |at: usize| format!("row {:?}", row_index(problem, at));
-    let difference = difference("elements", &outputs, element)
-        .or_else(|| difference("log-sum-exps", &lses, row));
-    if let Some(reason) = difference {
+    let mismatch = difference("elements", &outputs, |element| {
+        super::at(index_of(extents, element))
+    })
+    .or_else(|| {
+        difference("log-sum-exps", &lses, |row| {
+            format!("row {:?}", row_index(problem, row))
+        })
+    });
+    if let Some(reason) = mismatch {
         return GateResult::fail(GateId::C5, reason);
     }
     let labels: Vec<&str> = repeats.iter().map(|repeat| repeat.label).collect();
