@@ -1,4 +1,4 @@
-//! The registry of metrics: of every figure the name, unit, direction, threshold with its source, and gate.
+//! The registry of metrics: the name, unit, direction, threshold with its source, and gate of every figure.
 
 use crate::verdict::GateId;
 #[cfg(feature = "emulated")]
@@ -6,10 +6,11 @@ use emulator::trace::Counters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Us,
-    /// Shown in microseconds.
+    /// Nanoseconds, shown in microseconds.
     Ns,
     Mhz,
     Watts,
@@ -27,7 +28,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A value with its unit; what is no number is written as such.
+    /// Writes a value with its unit; what is no number is written as such.
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Count if value.is_finite() => grouped(value.round() as u64),
@@ -46,42 +47,44 @@ impl Unit {
     }
 }
 
+/// The direction in which a figure gets better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     Lower,
     Higher,
-    /// Neither: another metric says what a difference is worth.
+    /// Neither: another metric decides what a difference is worth.
     Informational,
 }
 
-/// When two values differ.
+/// The condition under which two values differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// At any difference.
+    /// Any difference.
     Exact,
-    /// At any difference, for better or worse unless the latency of the same kernel says the opposite.
+    /// Any difference, for better or worse unless the latency of the same kernel shows the opposite.
     ExactUnlessLatency,
-    /// Where the whole 95 % interval of the ratio lies beyond this share.
+    /// A whole 95 % interval of the ratio beyond this share.
     Interval(f64),
-    /// Beyond this difference.
+    /// A larger difference than this.
     Absolute(f64),
-    /// Never: context.
+    /// None: the figure is context.
     NotCompared,
 }
 
-/// What it takes to judge a metric.
+/// The origin of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     Counters,
     Declared,
     Compiler,
-    /// cuobjdump, of what nvcc made; a quick run does not ask it.
+    /// cuobjdump on nvcc's output; a quick run does not call it.
     MachineCode,
     /// ncu: a GPU, and the permission to profile.
     Profile,
     Gpu,
 }
 
+/// What is known about a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
     pub label: &'static str,
@@ -91,14 +94,14 @@ pub struct Spec {
     pub because: &'static str,
     pub source: Source,
     pub gate: Option<GateId>,
-    /// Whether ncu reads what the emulator counts, so that claims are judged on a GPU too. Other counters mean something else to
-    /// ncu.
+    /// Whether ncu reads what the emulator counts, so that claims are judged on a GPU, too. Other counters
+    /// mean something else to ncu.
     pub is_judged_by_ncu: bool,
-    /// Of a share: part and whole.
+    /// The part and the whole of a share.
     pub parts: Option<(Metric, Metric)>,
 }
 
-/// Of a GPU, without a gate.
+/// Makes the spec of a figure from a GPU, without a gate.
 const fn spec(
     label: &'static str,
     unit: Unit,
@@ -164,7 +167,7 @@ const fn speedup(label: &'static str) -> Spec {
     }
 }
 
-const fn of_bound(label: &'static str, gate: GateId) -> Spec {
+const fn share_of_bound(label: &'static str, gate: GateId) -> Spec {
     const BECAUSE: &str = "kernels that add in another order differ by a few percent of the bound";
     spec(
         label,
@@ -194,7 +197,7 @@ const fn spill(label: &'static str) -> Spec {
         .from(Source::Compiler)
 }
 
-/// Latency says what a difference is worth.
+/// Makes the spec of a figure of machine code: latency decides what a difference is worth.
 const fn code(label: &'static str) -> Spec {
     const BECAUSE: &str = "the same compiler makes the same code of the same source";
     count(label, Better::Informational, BECAUSE)
@@ -202,7 +205,7 @@ const fn code(label: &'static str) -> Spec {
         .from(Source::MachineCode)
 }
 
-/// More may be better.
+/// Makes the spec of a counter of which more may be better.
 const fn counter(label: &'static str) -> Spec {
     const BECAUSE: &str = "deterministic; more may be better";
     count(label, Better::Informational, BECAUSE)
@@ -210,7 +213,7 @@ const fn counter(label: &'static str) -> Spec {
         .from(Source::Counters)
 }
 
-/// Less is better.
+/// Makes the spec of a counter of which less is better.
 const fn cost(label: &'static str) -> Spec {
     Spec {
         better: Better::Lower,
@@ -220,7 +223,7 @@ const fn cost(label: &'static str) -> Spec {
     }
 }
 
-/// Of counters that are compared themselves.
+/// Makes the spec of a share of counters that are compared themselves.
 const fn share(label: &'static str, part: Metric, whole: Metric) -> Spec {
     Spec {
         parts: Some((part, whole)),
@@ -235,10 +238,11 @@ const fn profiled(label: &'static str, unit: Unit) -> Spec {
     not_compared(label, unit, BECAUSE).from(Source::Profile)
 }
 
-/// Two measurements of the same code in one process differ by up to 1.6 % in the first committed records.
+/// The change of a latency that counts: two measurements of the same code in one process differ by up to
+/// 1.6 % in the first committed records.
 pub const LATENCY_CHANGE: f64 = 0.02;
 
-/// Of its gate's bound: a smaller change of an error is none.
+/// The share of its gate's bound below which a change of an error does not count.
 const ERROR_MARGIN: f64 = 0.1;
 
 macro_rules! metrics {
@@ -263,46 +267,55 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Device time of one launch in a CUDA graph.
+    /// The device time of one launch in a CUDA graph.
     P50: spec(
-        "p50", Unit::Us, Better::Lower, Threshold::Interval(LATENCY_CHANGE), "between two sessions 96 of 100 kernels that have not changed differ by less"
-    ).judged_by(GateId::L1),
+        "p50",
+        Unit::Us,
+        Better::Lower,
+        Threshold::Interval(LATENCY_CHANGE),
+        "between two sessions 96 of 100 kernels that have not changed differ by less",
+    )
+    .judged_by(GateId::L1),
     P90: latency("p90"),
     Mean: latency("mean"),
     Std: context("std", Unit::Us),
     Min: context("min", Unit::Us),
     Samples: context("samples", Unit::Count),
-    /// One launch between two events.
+    /// The time of one launch between two events.
     SingleP50: context("single launch p50", Unit::Us),
     /// The host's time for one call, which only enqueues.
     HostP50: context("host call p50", Unit::Us),
     SmMhz: context("SM clock", Unit::Mhz),
-    /// Of the board: at one moment of a long run after the samples; of a sustained row the mean of its counted time.
+    /// The power of the board: at one moment of a long run after the samples; of a sustained row the mean of
+    /// its counted time.
     PowerW: context("power", Unit::Watts),
-    /// What the GPU keeps to: a kernel that reaches nine tenths of it in its burst is timed sustained.
+    /// The limit that the GPU keeps to: a kernel that reaches nine tenths of it in its burst is timed
+    /// sustained.
     PowerLimitW: context("power limit", Unit::Watts),
-    /// Of the board over the counted time of a sustained row, by its launches.
+    /// The energy of the board over the counted time of a sustained row, by its launches.
     EnergyMj: context("energy per launch", Unit::Energy),
     Celsius: context("temperature", Unit::Celsius),
     /// `base / new` of two arms, A B B A; so are the two below.
     SpeedupP50: speedup("speedup p50"),
     SpeedupP90: speedup("speedup p90"),
     SpeedupMean: speedup("speedup mean"),
-    /// `(p90 - p50) / p50` of the noisier arm; above gate L1's limit, the ratio's drift, where that is less.
+    /// `(p90 - p50) / p50` of the noisier arm; above gate L1's limit, the ratio's drift, where that is
+    /// less.
     Noise: context("noise", Unit::Share),
     /// The roofline, or an empty launch.
     FloorUs: context("speed of light", Unit::Us),
-    /// Which of the random problems of a run.
+    /// The number of a random problem in its run.
     Draw: context("random problem", Unit::Count),
-    /// Of the library's choice over the fastest variant, over random problems; so is the next.
+    /// The time of the library's choice over that of the fastest variant, over random problems; so is the
+    /// next.
     RegretMean: context("regret", Unit::Ratio),
     RegretWorst: context("worst regret", Unit::Ratio),
-    /// Against FP64, over all cases.
+    /// The largest error from FP64, over all cases.
     MaxError: context("max error", Unit::Error),
-    /// Of a row, relative to its size.
+    /// The largest error of a row, relative to its size.
     MaxRowError: context("max row error", Unit::Error),
-    ErrorOfBound: of_bound("error of its bound", GateId::C2),
-    RowErrorOfBound: of_bound("row error of its bound", GateId::C3),
+    ErrorOfBound: share_of_bound("error of its bound", GateId::C2),
+    RowErrorOfBound: share_of_bound("row error of its bound", GateId::C3),
     Cases: context("cases", Unit::Count),
     CasesUnsupported: context("cases not supported", Unit::Count),
     CasesFailed: context("launches failed", Unit::Count),
@@ -320,7 +333,7 @@ metrics! {
     CodeBytes: code("bytes of machine code"),
     /// LDL and STL: spills, and arrays that are indexed at run time.
     LocalAccesses: code("local-memory instructions in the code"),
-    /// Without inner loops.
+    /// The instructions of the main loop without inner loops.
     LoopInstructions: code("instructions in the main loop"),
     LoopMacs: code("tensor multiply-adds of a warp in the main loop"),
     LoopHmma: code("HMMA in the main loop"),
@@ -336,28 +349,51 @@ metrics! {
     LoopShuffles: code("SHFL in the main loop"),
     LoopBarriers: code("BAR, SYNCS in the main loop"),
     Occupancy: spec(
-        "occupancy", Unit::Share, Better::Higher, Threshold::ExactUnlessLatency, "resident warps hide latency, unless the latency says otherwise"
-    ).from(Source::Compiler),
-    /// By lanes, cp.async included.
+        "occupancy",
+        Unit::Share,
+        Better::Higher,
+        Threshold::ExactUnlessLatency,
+        "resident warps hide latency, unless the latency says otherwise",
+    )
+    .from(Source::Compiler),
+    /// The bytes that lanes read, cp.async included.
     GlobalReadBytes: counter("global bytes read").also_by_ncu(),
     GlobalReadSectors: cost("global sectors read"),
     PlainReadBytes: counter("global bytes read through registers").also_by_ncu(),
     AsyncCopyBytes: counter("cp.async bytes").also_by_ncu(),
-    AsyncCopyShare: share("cp.async share of global bytes read", Metric::AsyncCopyBytes, Metric::GlobalReadBytes).also_by_ncu(),
+    AsyncCopyShare: share(
+        "cp.async share of global bytes read",
+        Metric::AsyncCopyBytes,
+        Metric::GlobalReadBytes,
+    )
+    .also_by_ncu(),
     TmaReadBytes: counter("bytes read by TMA"),
-    TmaReadShare: share("TMA's share of global bytes read", Metric::TmaReadBytes, Metric::GlobalReadBytes),
+    TmaReadShare: share(
+        "TMA's share of global bytes read",
+        Metric::TmaReadBytes,
+        Metric::GlobalReadBytes,
+    ),
     GlobalWriteBytes: counter("global bytes written").also_by_ncu(),
     GlobalWriteSectors: cost("global sectors written"),
     SharedReadRequests: counter("shared-load requests"),
     SharedReadBytes: counter("shared bytes read"),
     SharedReadWavefronts: counter("shared-load wavefronts"),
     SharedReadConflicts: cost("shared-load bank conflicts"),
-    SharedReadConflictShare: share("bank conflicts' share of shared-load wavefronts", Metric::SharedReadConflicts, Metric::SharedReadWavefronts).also_by_ncu(),
+    SharedReadConflictShare: share(
+        "bank conflicts' share of shared-load wavefronts",
+        Metric::SharedReadConflicts,
+        Metric::SharedReadWavefronts,
+    )
+    .also_by_ncu(),
     SharedWriteRequests: counter("shared-store requests"),
     SharedWriteBytes: counter("shared bytes written"),
     SharedWriteWavefronts: counter("shared-store wavefronts"),
     SharedWriteConflicts: cost("shared-store bank conflicts"),
-    SharedWriteConflictShare: share("bank conflicts' share of shared-store wavefronts", Metric::SharedWriteConflicts, Metric::SharedWriteWavefronts),
+    SharedWriteConflictShare: share(
+        "bank conflicts' share of shared-store wavefronts",
+        Metric::SharedWriteConflicts,
+        Metric::SharedWriteWavefronts,
+    ),
     AsyncWriteWavefronts: counter("cp.async shared wavefronts"),
     AsyncWriteConflicts: cost("cp.async bank conflicts"),
     TensorOps: counter("tensor operations"),
@@ -383,10 +419,12 @@ metrics! {
     L2SectorsRead: profiled("L2 sectors read", Unit::Count),
     L2HitRate: profiled("L2 hit rate", Unit::Share),
     LocalInstructions: profiled("local-memory instructions", Unit::Count),
-    BarrierStallShare: profiled("barrier stalls' share", Unit::Share).judged_by(GateId::E1).also_by_ncu(),
+    BarrierStallShare: profiled("barrier stalls' share", Unit::Share)
+        .judged_by(GateId::E1)
+        .also_by_ncu(),
     LongScoreboardShare: profiled("long-scoreboard stalls' share", Unit::Share),
     ShortScoreboardShare: profiled("short-scoreboard stalls' share", Unit::Share),
-    /// Of the same library in the same session.
+    /// The speed of a matrix product of the same library in the same session.
     MatrixFlops: context("matrix product", Unit::Rate),
     CopyBytesPerSecond: context("copy", Unit::Rate),
 }
@@ -397,31 +435,34 @@ impl Metric {
     }
 
     pub fn name(self) -> String {
-        let name = serde_json::to_value(self).ok();
-        name.and_then(|name| Some(name.as_str()?.to_string()))
-            .unwrap_or_default()
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::String(name)) => name,
+            _ => String::new(),
+        }
     }
 
     pub const fn source(self) -> Source {
         self.spec().source
     }
 
-    /// Of the emulator, in the order of the tables.
+    /// Returns the metrics that the emulator counts, in the order of the tables.
     pub fn all_counted() -> impl Iterator<Item = Metric> {
-        let all = Metric::ALL.iter().copied();
-        all.filter(|metric| metric.source() == Source::Counters)
+        Metric::ALL
+            .iter()
+            .copied()
+            .filter(|metric| metric.source() == Source::Counters)
     }
 
     pub const fn is_share(self) -> bool {
         matches!(self.spec().unit, Unit::Share)
     }
 
-    /// `16,777,216`, `4.9 %`, `5.274 µs`.
+    /// Writes a value: `16,777,216`, `4.9 %`, `5.274 µs`.
     pub fn show(self, value: f64) -> String {
         self.spec().unit.show(value)
     }
 
-    /// `None` for what the emulator does not count.
+    /// Returns the value that the emulator counted; `None` for what it does not count.
     #[cfg(feature = "emulated")]
     pub fn counted(self, counters: &Counters) -> Option<f64> {
         let Counters {
@@ -433,8 +474,13 @@ impl Metric {
             ..
         } = counters;
         if let Some((part, whole)) = self.spec().parts {
-            let (part, whole) = (part.counted(counters)?, whole.counted(counters)?);
-            return Some(if whole == 0.0 { 0.0 } else { part / whole });
+            let part_count = part.counted(counters)?;
+            let whole_count = whole.counted(counters)?;
+            return Some(if whole_count == 0.0 {
+                0.0
+            } else {
+                part_count / whole_count
+            });
         }
         let count = match self {
             Metric::GlobalReadBytes => global_read.bytes,
@@ -478,6 +524,7 @@ impl fmt::Display for Metric {
     }
 }
 
+/// Writes a value with four significant digits, or three decimals.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 1000.0 => 0,
@@ -488,14 +535,18 @@ pub fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// Writes a count in groups of three digits.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
-    let first = digits.len() % 3;
-    let groups = digits.as_bytes()[first..]
-        .chunks(3)
-        .map(String::from_utf8_lossy);
-    let head = (first > 0).then(|| digits[..first].into());
-    head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        let digits_left = digits.len() - index;
+        if index > 0 && digits_left.is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -504,7 +555,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_and_labels_are_told_apart_and_read_back() {
+    fn names_and_labels_are_distinct_and_read_back() {
         let labels: BTreeSet<&str> = Metric::ALL.iter().map(|metric| metric.label()).collect();
         assert_eq!(labels.len(), Metric::ALL.len());
         for &metric in Metric::ALL {
@@ -561,21 +612,18 @@ mod tests {
             "nothing is read"
         );
         assert_eq!(Metric::Registers.counted(&counters), None);
-        let sources = [
-            Metric::Registers,
-            Metric::DynamicSharedBytes,
-            Metric::BarrierStallShare,
-            Metric::P50,
-        ];
-        use Source::{Compiler, Declared, Gpu, Profile};
-        assert_eq!(
-            sources.map(Metric::source),
-            [Compiler, Declared, Profile, Gpu]
-        );
     }
 
     #[test]
-    fn what_is_judged_says_why() {
+    fn metrics_have_their_sources() {
+        assert_eq!(Metric::Registers.source(), Source::Compiler);
+        assert_eq!(Metric::DynamicSharedBytes.source(), Source::Declared);
+        assert_eq!(Metric::BarrierStallShare.source(), Source::Profile);
+        assert_eq!(Metric::P50.source(), Source::Gpu);
+    }
+
+    #[test]
+    fn a_metric_that_is_judged_has_a_reason() {
         for &metric in Metric::ALL {
             let Spec {
                 better,

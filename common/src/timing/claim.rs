@@ -1,30 +1,33 @@
-//! Gate L1: what a comparison of two arms says about a claimed speedup.
+//! Gate L1: judges a claimed speedup by a comparison of two arms.
 
-use super::stats::{Ratio, Ratios, SampleError, Summary, checked_and_sorted, percentile};
+use super::stats::{Interval, Ratio, Ratios, SampleError, Summary, checked_and_sorted, percentile};
 use crate::verdict::{GateId, GateResult, Verdict};
 
-/// Largest [`Summary::noise`] at which intervals alone decide.
+/// The largest [`Summary::noise`] at which intervals alone decide.
 pub const NOISE_LIMIT: f64 = 0.02;
 
-/// Of a session, looked at one by one. Scatter from round to round is in the intervals; an arm that becomes another one in
-/// between is not.
+/// The parts of a session, which are compared one by one. Scatter from round to round is in the intervals;
+/// an arm that becomes another one in between is not.
 const PARTS: usize = 5;
 
-/// Of the whole interval from 1. Placement of buffers alone moves a kernel by a few tenths of a percent.
+/// The distance from 1 that the whole interval of the same code stays within. Placement of buffers alone
+/// moves a kernel by a few tenths of a percent.
 pub const SAME_MARGIN: f64 = 0.005;
 
+/// Two arms that were timed in turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// Microseconds per launch, as `new`.
+    /// The microseconds per launch of the base.
     pub base: Summary,
+    /// The microseconds per launch of the candidate.
     pub new: Summary,
     pub ratios: Ratios,
-    /// Largest distance of a fifth of the session from all.
+    /// The largest distance of a fifth of the session from all.
     pub drift: f64,
 }
 
 named! {
-    /// Of a candidate from its base, by the interval of the median's ratio and a margin.
+    /// The change of a candidate from its base, by the interval of the median's ratio and a margin.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Change {
         Same = "SAME",
@@ -36,13 +39,13 @@ named! {
 
 impl Change {
     pub fn of(ratio: &Ratio, margin: f64) -> Self {
-        let interval = ratio.interval;
+        let Interval { low, high } = ratio.interval;
         let (below, above) = (1.0 / (1.0 + margin), 1.0 + margin);
-        if interval.low > above {
+        if low > above {
             Change::Faster
-        } else if interval.high < below {
+        } else if high < below {
             Change::Slower
-        } else if interval.low >= below && interval.high <= above {
+        } else if low >= below && high <= above {
             Change::Same
         } else {
             Change::Ambiguous
@@ -51,7 +54,7 @@ impl Change {
 }
 
 impl Comparison {
-    /// Samples of an A B B A run, in rounds as in [`Ratios::of`].
+    /// Compares the samples of an A B B A run, in rounds as in [`Ratios::of`].
     pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         let ratios = Ratios::of(base, new)?;
         Ok(Self {
@@ -62,10 +65,10 @@ impl Comparison {
         })
     }
 
-    /// Of the noisier arm; above the limit, how far the ratio drifts: at a GPU's power limit clocks wander under both arms
-    /// alike. NaN where either arm has none.
+    /// Returns the noise of the noisier arm; above the limit, how far the ratio drifts if that is less: at
+    /// a GPU's power limit clocks wander under both arms alike. NaN where either arm has none.
     pub fn noise(&self) -> f64 {
-        let [base, new] = [self.base.noise(), self.new.noise()];
+        let (base, new) = (self.base.noise(), self.new.noise());
         // `f64::max` passes over a NaN.
         let arms = if base > new || base.is_nan() {
             base
@@ -88,8 +91,8 @@ impl Comparison {
     }
 }
 
-/// `base / new >= at_least` on p50, p90 and mean: each whole interval must reach the claim to pass; one wholly below fails.
-/// Above [`NOISE_LIMIT`] an interval is first widened by all of the noise to either side.
+/// Judges `base / new >= at_least` on p50, p90 and mean: each whole interval must reach the claim to pass; one
+/// wholly below fails. Above [`NOISE_LIMIT`] an interval is first widened by all of the noise to either side.
 /// [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible) comes first.
 pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     let result = |verdict, reason| GateResult {
@@ -111,11 +114,9 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
         .into_iter()
         .find(|worst| verdicts.contains(worst))
         .unwrap_or(Verdict::Pass);
-    let list = figures.map(|(name, r)| {
-        format!(
-            "{name} {:.3}x [{:.3}, {:.3}]",
-            r.value, r.interval.low, r.interval.high
-        )
+    let list = figures.map(|(name, ratio)| {
+        let Interval { low, high } = ratio.interval;
+        format!("{name} {:.3}x [{low:.3}, {high:.3}]", ratio.value)
     });
     let widened = if margin > 0.0 {
         format!(" ± noise of {:.1} %", 100.0 * noise)
@@ -128,12 +129,15 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     )
 }
 
-/// The largest distance of a part's median ratio from that of all, relative to it. Rounds as in [`Ratios::of`].
+/// Returns the largest distance of a part's median ratio from that of all, relative to it. Rounds are those
+/// of [`Ratios::of`].
 fn drift_of_session(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
-    let of_round =
-        |(base, new): (&[f64], &[f64])| base.iter().sum::<f64>() / new.iter().sum::<f64>();
-    let ratios: Vec<f64> = base.chunks(2).zip(new.chunks(2)).map(of_round).collect();
-    let median = |ratios: &[f64]| Ok(percentile(&checked_and_sorted(ratios)?, 0.5));
+    let mut ratios = Vec::with_capacity(base.len() / 2);
+    for (base_round, new_round) in base.chunks(2).zip(new.chunks(2)) {
+        let base_us: f64 = base_round.iter().sum();
+        let new_us: f64 = new_round.iter().sum();
+        ratios.push(base_us / new_us);
+    }
     let all = median(&ratios)?;
     let mut drift = 0.0_f64;
     for part in ratios.chunks(ratios.len().div_ceil(PARTS)) {
@@ -142,7 +146,11 @@ fn drift_of_session(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
     Ok(drift)
 }
 
-/// NaN is noise.
+fn median(values: &[f64]) -> Result<f64, SampleError> {
+    Ok(percentile(&checked_and_sorted(values)?, 0.5))
+}
+
+/// Returns whether intervals alone do not decide. NaN is noise.
 fn is_noisy(noise: f64) -> bool {
     noise.is_nan() || noise > NOISE_LIMIT
 }
@@ -161,7 +169,6 @@ fn reaches(ratio: &Ratio, at_least: f64, margin: f64) -> Verdict {
 mod tests {
     use super::*;
     use crate::timing::SpeedOfLight;
-    use crate::timing::stats::Interval;
     use crate::timing::testing::{rounds, scattered};
 
     fn measured(base_us: f64, new_us: f64, seed: u64) -> Comparison {
@@ -176,15 +183,12 @@ mod tests {
     #[test]
     fn a_delay_is_seen_and_the_same_code_twice_is_the_same() {
         for seed in 0..20 {
-            let change = |base, new| measured(base, new, seed).change();
-            assert_eq!(change(10.0, 10.0), Change::Same, "seed {seed}");
+            let change_from = |base, new| measured(base, new, seed).change();
+            assert_eq!(change_from(10.0, 10.0), Change::Same, "seed {seed}");
             for slowed in [10.1, 10.2, 10.5] {
-                let both = [change(10.0, slowed), change(slowed, 10.0)];
-                assert_eq!(
-                    both,
-                    [Change::Slower, Change::Faster],
-                    "{slowed}, seed {seed}"
-                );
+                let case = format!("{slowed}, seed {seed}");
+                assert_eq!(change_from(10.0, slowed), Change::Slower, "{case}");
+                assert_eq!(change_from(slowed, 10.0), Change::Faster, "{case}");
             }
         }
     }
@@ -201,71 +205,98 @@ mod tests {
             (f64::NAN, f64::NAN, f64::NAN, Change::Ambiguous),
         ] {
             let interval = Interval { low, high };
-            let found = Change::of(&Ratio { value, interval }, SAME_MARGIN);
-            assert_eq!(found, expected, "{value} [{low}, {high}]");
+            let change = Change::of(&Ratio { value, interval }, SAME_MARGIN);
+            assert_eq!(change, expected, "{value} [{low}, {high}]");
         }
     }
 
+    /// Returns the samples with those of slow rounds lengthened by 6 %.
+    fn slowed(samples: &[f64], is_slow: fn(usize) -> bool) -> Vec<f64> {
+        let mut lengthened = samples.to_vec();
+        for (i, us) in lengthened.iter_mut().enumerate() {
+            if is_slow(i / 2) {
+                *us *= 1.06;
+            }
+        }
+        lengthened
+    }
+
+    /// Returns whether a clock that wanders throughout the session is low.
+    fn is_wandering(round: usize) -> bool {
+        round % 7 < 2
+    }
+
     #[test]
-    fn noise_that_both_arms_share_cancels_and_an_arm_that_changes_widens_the_interval() {
+    fn noise_that_both_arms_share_cancels() {
         let (base, new) = rounds(250, 12.0, 10.0, 3);
-        let slowed = |samples: &[f64], is_slow: fn(usize) -> bool| -> Vec<f64> {
-            let clock = |round: usize| if is_slow(round) { 1.06 } else { 1.0 };
-            samples
-                .iter()
-                .enumerate()
-                .map(|(i, us)| us * clock(i / 2))
-                .collect()
-        };
-        let wandering: fn(usize) -> bool = |round| round % 7 < 2;
-        let shared = Comparison::of(&slowed(&base, wandering), &slowed(&new, wandering)).unwrap();
-        assert!(
-            shared.new.noise() > 2.0 * NOISE_LIMIT && shared.noise() < NOISE_LIMIT,
-            "{shared:?}"
-        );
+        let base_slowed = slowed(&base, is_wandering);
+        let new_slowed = slowed(&new, is_wandering);
+        let shared = Comparison::of(&base_slowed, &new_slowed).unwrap();
+        assert!(shared.new.noise() > 2.0 * NOISE_LIMIT, "{shared:?}");
+        assert!(shared.noise() < NOISE_LIMIT, "{shared:?}");
         assert_eq!(l1(&shared, 1.10).verdict, Verdict::Pass);
         assert_eq!(l1(&shared, 1.25).verdict, Verdict::Fail);
-        // What one arm alone does from round to round is its own, and in the intervals: its slow tail decides.
-        let of_one = Comparison::of(&base, &slowed(&new, wandering)).unwrap();
-        assert!(of_one.new.noise() > 2.0 * NOISE_LIMIT && of_one.noise() < NOISE_LIMIT);
-        let tail = of_one.ratios.p90.interval;
-        assert!(tail.high < 1.16, "{of_one:?}");
-        assert_eq!(l1(&of_one, tail.low - 0.001).verdict, Verdict::Pass);
-        assert_eq!(l1(&of_one, tail.high + 0.001).verdict, Verdict::Fail);
-        // What it does for half of the session, or for a fifth of it, may be anything.
-        let half: fn(usize) -> bool = |round| round >= 125;
-        for is_slow in [half, |round| round < 50] {
-            let changed = slowed(&new, is_slow);
-            let of_one = Comparison::of(&base, &changed).unwrap();
+    }
+
+    /// Scatter of one arm from round to round is its own, and in the intervals: its slow tail decides.
+    #[test]
+    fn scatter_of_one_arm_is_in_the_intervals() {
+        let (base, new) = rounds(250, 12.0, 10.0, 3);
+        let scattering = Comparison::of(&base, &slowed(&new, is_wandering)).unwrap();
+        assert!(scattering.new.noise() > 2.0 * NOISE_LIMIT);
+        assert!(scattering.noise() < NOISE_LIMIT);
+        let tail = scattering.ratios.p90.interval;
+        assert!(tail.high < 1.16, "{scattering:?}");
+        assert_eq!(l1(&scattering, tail.low - 0.001).verdict, Verdict::Pass);
+        assert_eq!(l1(&scattering, tail.high + 0.001).verdict, Verdict::Fail);
+    }
+
+    /// An arm that changes for half of the session, or for a fifth of it, may be anything.
+    #[test]
+    fn an_arm_that_changes_widens_the_interval() {
+        let (base, new) = rounds(250, 12.0, 10.0, 3);
+        let second_half: fn(usize) -> bool = |round| round >= 125;
+        let first_fifth: fn(usize) -> bool = |round| round < 50;
+        for is_slow in [second_half, first_fifth] {
+            let changing = Comparison::of(&base, &slowed(&new, is_slow)).unwrap();
             // The least figure decides: p90 of the arm that changed.
-            let (least, noise) = (of_one.ratios.p90.interval, of_one.noise());
-            assert!(noise > NOISE_LIMIT, "{of_one:?}");
+            let (least, noise) = (changing.ratios.p90.interval, changing.noise());
+            assert!(noise > NOISE_LIMIT, "{changing:?}");
             for (claim, expected) in [
                 (least.low / (1.0 + 1.1 * noise), Verdict::Pass),
                 (least.low / (1.0 + 0.9 * noise), Verdict::Ambiguous),
                 (least.high * (1.0 + 0.9 * noise), Verdict::Ambiguous),
                 (least.high * (1.0 + 1.1 * noise), Verdict::Fail),
             ] {
-                let result = l1(&of_one, claim);
+                let result = l1(&changing, claim);
                 assert_eq!(result.verdict, expected, "{claim}: {}", result.reason);
                 assert!(result.reason.contains(" ± noise of "), "{}", result.reason);
             }
         }
     }
 
+    /// Returns how many of 40 noisy sessions pass a claim of 1 on a candidate that is so much faster.
+    fn passed_sessions(round_count: usize, faster: f64) -> usize {
+        let mut passed = 0;
+        for seed in 0..40 {
+            let (base, new) = scattered(round_count, 10.0 * faster, 10.0, seed, 0.05);
+            let comparison = Comparison::of(&base, &new).unwrap();
+            assert!(round_count < 100 || comparison.base.noise() > NOISE_LIMIT);
+            if l1(&comparison, 1.0).verdict == Verdict::Pass {
+                passed += 1;
+            }
+        }
+        passed
+    }
+
     #[test]
-    fn more_rounds_tell_a_percent() {
-        let pass = |rounds: usize, faster: f64| {
-            let passed = |seed: &u64| {
-                let (base, new) = scattered(rounds, 10.0 * faster, 10.0, *seed, 0.05);
-                let comparison = Comparison::of(&base, &new).unwrap();
-                assert!(rounds < 100 || comparison.base.noise() > NOISE_LIMIT);
-                l1(&comparison, 1.0).verdict == Verdict::Pass
-            };
-            (0..40).filter(passed).count()
-        };
-        let [few, many, same] = [pass(10, 1.01), pass(160, 1.01), pass(160, 1.0)];
-        assert!(few <= 2 && many >= 25 && same <= 2, "{few} {many} {same}");
+    fn more_rounds_distinguish_a_percent() {
+        let few_rounds = passed_sessions(10, 1.01);
+        let many_rounds = passed_sessions(160, 1.01);
+        let same_code = passed_sessions(160, 1.0);
+        assert!(few_rounds <= 2, "{few_rounds}");
+        assert!(many_rounds >= 25, "{many_rounds}");
+        assert!(same_code <= 2, "{same_code}");
     }
 
     fn literal(p50: (f64, f64), p90: (f64, f64), mean: (f64, f64), p90_us: f64) -> Comparison {
@@ -305,7 +336,11 @@ mod tests {
         assert!((arms.noise() - 0.05).abs() < 1e-12, "{arms:?}");
         arms.base.p90 = f64::NAN;
         assert!(arms.noise().is_nan());
-        // Within the limit, whatever the drift.
+    }
+
+    #[test]
+    fn noise_within_the_limit_counts_whatever_the_drift() {
+        let good = (1.15, 1.20);
         let mut arms = literal(good, (0.9, 0.95), (0.9, 0.95), 10.1);
         arms.drift = 0.0;
         assert!((arms.noise() - 0.01).abs() < 1e-12, "{arms:?}");

@@ -1,6 +1,6 @@
-//! Timing: plans, measurements, verdicts; pure. Two figures per arm, never mixed: *device time*, a CUDA graph of N launches over
-//! rotating input sets, divided by N; *single launch*, one launch between two events, which an idle stream and the events
-//! lengthen.
+//! Timing: plans, measurements, verdicts; pure. Each arm has two figures, never mixed: *device time*, a CUDA
+//! graph of N launches over rotating input sets, divided by N; *single launch*, one launch between two
+//! events, which an idle stream and the events lengthen.
 
 pub mod claim;
 pub mod roofline;
@@ -19,18 +19,19 @@ pub use roofline::SpeedOfLight;
 pub use sustained::Regime;
 
 named! {
+    /// What L2 may hold of the inputs when a launch begins.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum CacheState {
-        /// All sets, inputs and outputs, fit in half.
+        /// All sets, inputs and outputs, fit in half of the cache.
         Warm = "warm L2",
-        /// Part of the inputs may be resident.
+        /// A part of the inputs may be resident.
         Partial = "partial L2",
-        /// Inputs span at least three times the cache.
+        /// The inputs span at least three times the cache.
         Cold = "cold L2",
     }
 }
 
-/// Sets of buffers that a graph's launches rotate over.
+/// The sets of buffers that a graph's launches rotate over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
     pub sets: usize,
@@ -39,26 +40,26 @@ pub struct Rotation {
     pub state: CacheState,
 }
 
-/// Sets of a warm rotation, at most.
+/// The most sets of a warm rotation.
 const WARM_SETS: u64 = 4;
-/// Of the inputs of a cold rotation, at least.
+/// The least bytes of the inputs of a cold rotation.
 const COLD_BYTES: u64 = 200_000_001;
 
 impl Rotation {
-    /// That together fit easily; sizes in bytes.
+    /// Returns a warm rotation: sets that together fit easily, or one set. Sizes are in bytes.
     pub fn choose(input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let set = (input_bytes + output_bytes).max(1);
         let sets = (l2_bytes / 4 / set).clamp(1, WARM_SETS);
         Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
     }
 
-    /// Whose inputs have left the cache when their turn comes again.
+    /// Returns a cold rotation: its inputs have left the cache when their turn comes again.
     pub fn cold(input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let sets = COLD_BYTES.max(3 * l2_bytes).div_ceil(input_bytes.max(1));
         Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
     }
 
-    /// And what they amount to.
+    /// Returns a rotation over so many sets, with the state of the cache that follows.
     pub fn of(sets: usize, input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let n = sets as u64;
         let state = if 2 * n * (input_bytes + output_bytes) <= l2_bytes {
@@ -76,23 +77,26 @@ impl Rotation {
         }
     }
 
-    /// Per launch, whatever the cache kept.
+    /// Returns the input bytes of a launch that cross device memory, whatever the cache kept.
     pub fn uncached_input_bytes(&self) -> f64 {
         let all = self.sets as u64 * self.input_bytes;
         all.saturating_sub(self.l2_bytes) as f64 / self.sets.max(1) as f64
     }
 }
 
+/// How long a measurement takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub samples: usize,
     pub warm_up_launches: usize,
-    /// Time before the first sample, at least: clocks settle.
+    /// The least time before the first sample: clocks settle.
     pub warm_up: Duration,
     pub sample_time: Duration,
-    /// Launches of an arm for this long before its graph is built: an idle GPU takes 100 ms to raise its clocks.
+    /// The time for which an arm is launched before its graph is built: an idle GPU takes 100 ms to
+    /// raise its clocks.
     pub settling: Duration,
-    /// Wall-clock time for one measurement's samples, over all arms; at least [`Plan::LEAST_SAMPLES`] are taken.
+    /// The wall-clock time for one measurement's samples, over all arms; at least
+    /// [`Plan::LEAST_SAMPLES`] are taken.
     pub budget: Duration,
 }
 
@@ -110,23 +114,23 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Fewest samples, whatever the budget.
+    /// The fewest samples, whatever the budget.
     pub const LEAST_SAMPLES: usize = 20;
 
-    /// Per sample: a graph node costs memory and time to upload.
+    /// The most launches per sample: a graph node costs memory and time to upload.
     const MOST_LAUNCHES: usize = 4096;
 
-    /// In whole rotations over `sets` sets, so that a graph never works on fewer sets than its label says.
+    /// Returns the number of launches of a sample in whole rotations over `sets` sets, so that a graph
+    /// never works on fewer sets than its label claims.
     pub fn launches_per_sample(&self, launch_us: f64, sets: usize) -> usize {
         let filling = (self.sample_time.as_secs_f64() * 1e6 / launch_us.max(0.05)).ceil() as usize;
-        let sets = sets.max(1);
-        filling
-            .clamp(sets, Self::MOST_LAUNCHES.max(sets))
-            .div_ceil(sets)
-            * sets
+        let rotation = sets.max(1);
+        let launches = filling.clamp(rotation, Self::MOST_LAUNCHES.max(rotation));
+        launches.div_ceil(rotation) * rotation
     }
 
-    /// Per arm, even, where one sample of every arm together takes `round_us` microseconds.
+    /// Returns the number of samples per arm, even, where one sample of every arm together takes
+    /// `round_us` microseconds.
     pub fn samples_within_budget(&self, round_us: f64) -> usize {
         let affordable = (self.budget.as_secs_f64() * 1e6 / round_us.max(1.0)) as usize;
         affordable
@@ -135,23 +139,24 @@ impl Plan {
     }
 }
 
-/// Of one or two arms within a round: A, or A B B A, in which a drift cancels.
+/// Returns the order of one or two arms within a round: A, or A B B A, in which a drift cancels.
 pub fn order(arms: usize) -> &'static [usize] {
     if arms == 1 { &[0] } else { &[0, 1, 1, 0] }
 }
 
-/// The same work by events and by the host's clock.
+/// The time of the same work by events and by the host's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostCheck {
     pub event_ms: f64,
-    /// From before the first event to after the last has been seen.
+    /// The time from before the first event to after the last has been seen.
     pub wall_ms: f64,
-    /// Per launch, by events in this one long run; the samples' median must agree.
+    /// The time per launch by events in this one long run; the samples' median must agree.
     pub launch_us: f64,
 }
 
 impl HostCheck {
-    /// Up to three times while the host alone is late, not while the GPU claims more time than passed.
+    /// Takes the check up to three times while the host alone is late, not while the GPU claims more time
+    /// than passed.
     pub fn retried<E>(mut take: impl FnMut() -> Result<Self, E>) -> Result<Self, E> {
         let mut check = take()?;
         for _ in 1..3 {
@@ -163,13 +168,14 @@ impl HostCheck {
         Ok(check)
     }
 
-    /// Whether the host saw the work much later than the events.
+    /// Returns whether the host saw the work much later than the events.
     fn is_host_late(&self) -> bool {
         self.wall_ms > self.event_ms * 1.05 + 1.0
     }
 
-    /// The host sees what the events enclose plus its own latency (1 ms); long run and samples may differ by 25 % and 0.5 us,
-    /// which covers clocks that sink under load.
+    /// Describes how the clocks contradict each other, if they do. The host sees what the events enclose
+    /// plus its own latency (1 ms); long run and samples may differ by 25 % and 0.5 us, which covers
+    /// clocks that sink under load.
     pub fn contradiction(&self, sampled_us: f64) -> Option<String> {
         let Self {
             event_ms,
@@ -185,27 +191,29 @@ impl HostCheck {
         let runs_agree = (launch_us - sampled_us).abs() <= 0.25 * launch_us.max(sampled_us) + 0.5;
         if !runs_agree {
             return Some(format!(
-                "a long run takes {launch_us:.3} us per launch, the samples' median is {sampled_us:.3} us"
+                "a long run takes {launch_us:.3} us per launch, the samples' median is \
+                 {sampled_us:.3} us"
             ));
         }
         None
     }
 }
 
+/// The times of an arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     pub rotation: Rotation,
-    /// Microseconds per launch in a graph.
+    /// The microseconds per launch in a graph.
     pub device: Summary,
     pub single: Summary,
-    /// The GPU after the warm-up and after the last sample.
+    /// The state of the GPU after the warm-up and after the last sample.
     pub conditions: [Reading; 2],
     /// The counted time, where the kernel reached the power limit and was timed sustained: `device`
     /// summarises it. Otherwise `device` is of the burst.
     pub sustained: Option<Sustained>,
 }
 
-/// A variable of the environment, and what to do about it.
+/// Returns a variable of the environment that would falsify the timing, and what to do about it.
 pub fn falsifying_variable(
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Option<(&'static str, &'static str)> {
@@ -253,7 +261,12 @@ mod tests {
                 "{input} {output}"
             );
         }
-        // Mission, decode over 1,024 keys, over 8,192 in E4M3, and what is cold alone; caches of 50 MiB and of 100.
+    }
+
+    #[test]
+    fn cold_rotations_have_as_many_sets_as_leave_the_cache() {
+        // Mission, decode over 1,024 keys, over 8,192 in E4M3, and inputs that are cold alone; caches of
+        // 50 MiB and of 100.
         for (input, l2, sets) in [
             (3 * MIB / 2, 50 * MIB, 128),
             (33_619_968, 50 * MIB, 6),
@@ -264,7 +277,14 @@ mod tests {
             let rotation = Rotation::cold(input, 1 << 16, l2);
             assert_eq!((rotation.sets, rotation.state), (sets, CacheState::Cold));
         }
-        let state = |sets, input, output| Rotation::of(sets, input, output, 50 * MIB).state;
+    }
+
+    #[test]
+    fn the_state_of_the_cache_follows_from_what_the_sets_span() {
+        let state = |sets, input, output| {
+            let rotation = Rotation::of(sets, input, output, 50 * MIB);
+            rotation.state
+        };
         assert_eq!(state(100, 3 * MIB / 2, MIB / 2), CacheState::Cold);
         assert_eq!(state(512, 12 << 10, 4 << 10), CacheState::Warm);
         assert_eq!(state(512, 96 << 10, 32 << 10), CacheState::Partial);
@@ -272,7 +292,7 @@ mod tests {
         assert_eq!(state(1, 100 * MIB, MIB), CacheState::Partial);
     }
 
-    /// At 50 MiB the 200 MB that every rotation spans are three times the cache; at 100 MB they are twice.
+    /// The 200 MB that every rotation spans are three times a cache of 50 MiB, and twice one of 100 MB.
     #[test]
     fn a_cold_rotation_spans_three_times_a_cache_of_100_mb() {
         let (input, cache) = (10_000_000, 100_000_000);
@@ -284,18 +304,12 @@ mod tests {
 
     #[test]
     fn only_what_exceeds_the_cache_is_surely_uncached() {
-        assert_eq!(
-            Rotation::of(4, MIB, MIB, 50 * MIB).uncached_input_bytes(),
-            0.0
-        );
-        assert_eq!(
-            Rotation::of(100, MIB, MIB, 50 * MIB).uncached_input_bytes(),
-            MIB as f64 / 2.0
-        );
-        assert_eq!(
-            Rotation::of(1, 200 * MIB, MIB, 50 * MIB).uncached_input_bytes(),
-            (150 * MIB) as f64
-        );
+        let uncached = |sets, input_bytes| {
+            Rotation::of(sets, input_bytes, MIB, 50 * MIB).uncached_input_bytes()
+        };
+        assert_eq!(uncached(4, MIB), 0.0);
+        assert_eq!(uncached(100, MIB), MIB as f64 / 2.0);
+        assert_eq!(uncached(1, 200 * MIB), (150 * MIB) as f64);
     }
 
     #[test]
@@ -325,12 +339,12 @@ mod tests {
 
     #[test]
     fn a_drift_within_a_round_moves_both_arms_alike() {
-        let mut taken = [vec![], vec![]];
+        let mut samples = [vec![], vec![]];
         for (slot, &arm) in [order(2); 20].concat().iter().enumerate() {
-            taken[arm].push(10.0 + 0.1 * slot as f64);
+            samples[arm].push(10.0 + 0.1 * slot as f64);
         }
         assert_eq!(order(1), [0]);
-        let Comparison { base, new, .. } = Comparison::of(&taken[0], &taken[1]).unwrap();
+        let Comparison { base, new, .. } = Comparison::of(&samples[0], &samples[1]).unwrap();
         assert_eq!((base.samples, new.samples), (40, 40));
         assert!(
             (base.mean / new.mean - 1.0).abs() < 1e-12,
@@ -352,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_taken_again_only_while_the_host_is_late() {
+    fn a_check_is_repeated_only_while_the_host_is_late() {
         // walls of 20 ms by events -> checks taken, and whether the last one agrees
         let table: [(&[f64], usize, bool); 5] = [
             (&[20.1], 1, true),
@@ -362,21 +376,17 @@ mod tests {
             (&[15.0, 20.1], 1, false),
         ];
         for (walls, expected, agrees) in table {
-            let mut taken = 0;
+            let mut count = 0;
             let check = HostCheck::retried(|| {
-                taken += 1;
+                count += 1;
                 Ok::<_, ()>(HostCheck {
                     event_ms: 20.0,
-                    wall_ms: walls[taken - 1],
+                    wall_ms: walls[count - 1],
                     launch_us: 10.0,
                 })
             });
-            let contradiction = check.unwrap().contradiction(10.0);
-            assert_eq!(
-                (taken, contradiction.is_none()),
-                (expected, agrees),
-                "{walls:?}"
-            );
+            let agreement = check.unwrap().contradiction(10.0).is_none();
+            assert_eq!((count, agreement), (expected, agrees), "{walls:?}");
         }
     }
 
@@ -412,21 +422,21 @@ mod tests {
 
     #[test]
     fn profilers_are_refused() {
-        let with = |name: &'static str, value: &'static str| {
-            falsifying_variable(move |asked| (asked == name).then(|| value.to_string()))
-                .map(|(name, _)| name)
+        let refused = |variable: &'static str, value: &'static str| {
+            let lookup = |name: &str| (name == variable).then(|| value.to_string());
+            falsifying_variable(lookup).map(|(name, _)| name)
         };
         assert_eq!(falsifying_variable(|_| None), None);
         assert_eq!(
-            with("CUDA_INJECTION64_PATH", "/lib/cupti.so"),
+            refused("CUDA_INJECTION64_PATH", "/lib/cupti.so"),
             Some("CUDA_INJECTION64_PATH")
         );
-        assert_eq!(with("CUDA_INJECTION64_PATH", ""), None);
+        assert_eq!(refused("CUDA_INJECTION64_PATH", ""), None);
         assert_eq!(
-            with("CUDA_LAUNCH_BLOCKING", "1"),
+            refused("CUDA_LAUNCH_BLOCKING", "1"),
             Some("CUDA_LAUNCH_BLOCKING")
         );
-        assert_eq!(with("CUDA_LAUNCH_BLOCKING", "0"), None);
-        assert_eq!(with("PATH", "/bin"), None);
+        assert_eq!(refused("CUDA_LAUNCH_BLOCKING", "0"), None);
+        assert_eq!(refused("PATH", "/bin"), None);
     }
 }

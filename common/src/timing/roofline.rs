@@ -4,18 +4,21 @@ use super::Rotation;
 use crate::problem::{Dtype, Problem};
 use crate::verdict::{GateId, GateResult};
 
+/// The peak figures of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
+    /// The words of the device name that select it.
     pub words: &'static [&'static str],
-    /// Dense, with f32 accumulation.
+    /// The dense FLOP/s with f32 accumulation.
     pub f16_flops: f64,
-    /// Dense.
+    /// The dense FLOP/s in FP8.
     pub fp8_flops: f64,
     pub bytes: f64,
     pub source: &'static str,
 }
 
-/// The first entry whose words all occur counts. Data sheets give FLOP/s with sparsity; these are half.
+/// The GPUs, of which the first whose words all occur counts. Data sheets give FLOP/s with sparsity; these
+/// are half.
 const PEAKS: [Peak; 6] = [
     Peak {
         words: &["GH200"],
@@ -61,7 +64,7 @@ const PEAKS: [Peak; 6] = [
     },
 ];
 
-/// By device name: `NVIDIA H100 80GB HBM3`.
+/// Returns the peak figures for a device name: `NVIDIA H100 80GB HBM3`.
 pub fn peak(device_name: &str) -> Option<&'static Peak> {
     let words: Vec<&str> = device_name.split([' ', '-']).collect();
     PEAKS
@@ -69,75 +72,77 @@ pub fn peak(device_name: &str) -> Option<&'static Peak> {
         .find(|peak| peak.words.iter().all(|word| words.contains(word)))
 }
 
+/// A time that no kernel can beat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     pub us: f64,
-    /// `0.54 GFLOP at 989 TFLOP/s`.
+    /// The reason: `0.54 GFLOP at 989 TFLOP/s`.
     pub why: String,
 }
 
+/// All bounds of a problem on a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpeedOfLight {
-    /// The largest counts.
+    /// The bounds, of which the largest counts.
     pub bounds: Vec<Bound>,
 }
 
-/// Of an empty kernel's time: a single load from global memory takes about as long as the whole empty launch.
+/// The factor of an empty kernel's time: a single load from global memory takes about as long as the whole
+/// empty launch.
 const ZERO_LINE_FACTOR: f64 = 1.1;
 
 impl SpeedOfLight {
-    /// E4M3 may be multiplied as FP8. What L2 holds need not be read again: per rotation at least `input bytes - L2` cross
-    /// device memory. Writes may stay in the cache. Without bounds for a device that is not in the table.
+    /// Returns the bounds by arithmetic and memory; none for a device that is not in the table. E4M3 may
+    /// be multiplied as FP8. What L2 holds need not be read again: per rotation at least
+    /// `input bytes - L2` cross device memory. Writes may stay in the cache.
     pub fn roofline(problem: &Problem, device_name: &str, rotation: &Rotation) -> Self {
-        let Some(peak) = peak(device_name) else {
+        let Some(device) = peak(device_name) else {
             return Self::default();
         };
-        let flops = problem.flops() as f64;
+        let work = problem.flops() as f64;
         let flops_peak = match problem.dtype {
-            Dtype::F16 | Dtype::Bf16 => peak.f16_flops,
-            Dtype::E4m3 => peak.fp8_flops,
+            Dtype::F16 | Dtype::Bf16 => device.f16_flops,
+            Dtype::E4m3 => device.fp8_flops,
         };
         let mut bounds = vec![Bound {
-            us: 1e6 * flops / flops_peak,
+            us: 1e6 * work / flops_peak,
             why: format!(
                 "{:.3} GFLOP at {:.0} TFLOP/s, {}",
-                flops / 1e9,
+                work / 1e9,
                 flops_peak / 1e12,
-                peak.source
+                device.source
             ),
         }];
         let bytes = rotation.uncached_input_bytes();
         if bytes > 0.0 {
             bounds.push(Bound {
-                us: 1e6 * bytes / peak.bytes,
+                us: 1e6 * bytes / device.bytes,
                 why: format!(
                     "{:.3} MB past the L2 cache at {:.2} TB/s, {}",
                     bytes / 1e6,
-                    peak.bytes / 1e12,
-                    peak.source
+                    device.bytes / 1e12,
+                    device.source
                 ),
             });
         }
         Self { bounds }
     }
 
-    /// An empty kernel, timed in the same way in the same run: `empty_us` per launch.
+    /// Adds the bound by an empty kernel, timed in the same way in the same run: `empty_us` per launch.
     pub fn with_zero_line(mut self, empty_us: f64) -> Self {
-        let why = format!("{ZERO_LINE_FACTOR} x an empty kernel's {empty_us:.3} us");
         self.bounds.push(Bound {
             us: ZERO_LINE_FACTOR * empty_us,
-            why,
+            why: format!("{ZERO_LINE_FACTOR} x an empty kernel's {empty_us:.3} us"),
         });
         self
     }
 
-    /// The largest above `us` microseconds; NaN breaks every one.
+    /// Returns the largest bound above `us` microseconds; NaN breaks every one.
     pub fn broken_by(&self, us: f64) -> Option<&Bound> {
-        let broken = self
-            .bounds
+        self.bounds
             .iter()
-            .filter(|bound| us.is_nan() || us < bound.us);
-        broken.max_by(|a, b| a.us.total_cmp(&b.us))
+            .filter(|bound| us.is_nan() || us < bound.us)
+            .max_by(|a, b| a.us.total_cmp(&b.us))
     }
 
     /// Work is skipped, or the timer is broken.
@@ -150,7 +155,7 @@ impl SpeedOfLight {
         Some(GateResult::fail(GateId::L1, reason))
     }
 
-    /// The largest, in microseconds; 0 without any.
+    /// Returns the largest bound in microseconds; 0 without any.
     pub fn us(&self) -> f64 {
         self.bounds.iter().map(|bound| bound.us).fold(0.0, f64::max)
     }
@@ -171,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_select_their_own_peaks() {
-        let source = |name| peak(name).map(|p| p.source);
+        let source = |name| peak(name).map(|device| device.source);
         assert_eq!(source("NVIDIA H200"), Some("NVIDIA H200 data sheet (SXM)"));
         assert_eq!(
             source("NVIDIA GH200 480GB"),
@@ -196,11 +201,8 @@ mod tests {
         let rotation = Rotation::choose(INPUTS, OUTPUT, L2);
         let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA H200", &rotation);
         assert_eq!(speed_of_light.bounds.len(), 1);
-        assert!(
-            (speed_of_light.us() - 0.543).abs() < 0.001,
-            "{}",
-            speed_of_light.us()
-        );
+        let us = speed_of_light.us();
+        assert!((us - 0.543).abs() < 0.001, "{us}");
         let fp8 = SpeedOfLight::roofline(&mission(Dtype::E4m3), "NVIDIA H200", &rotation);
         assert!((fp8.us() - 0.271).abs() < 0.001, "{}", fp8.us());
         let bf16 = SpeedOfLight::roofline(&mission(Dtype::Bf16), "NVIDIA H200", &rotation);
@@ -214,16 +216,10 @@ mod tests {
         let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA L4", &rotation);
         // Two thirds of 1.5 MiB at 0.3 TB/s, less than the 4.4 us of arithmetic.
         assert_eq!(speed_of_light.bounds.len(), 2);
-        assert!(
-            (speed_of_light.bounds[1].us - 3.495).abs() < 0.1,
-            "{:?}",
-            speed_of_light.bounds[1]
-        );
-        assert!(
-            speed_of_light
-                .broken_by(4.0)
-                .is_some_and(|bound| bound.why.contains("GFLOP"))
-        );
+        let by_memory = &speed_of_light.bounds[1];
+        assert!((by_memory.us - 3.495).abs() < 0.1, "{by_memory:?}");
+        let broken = speed_of_light.broken_by(4.0).unwrap();
+        assert!(broken.why.contains("GFLOP"));
         assert!(speed_of_light.broken_by(4.5).is_none());
         assert!(speed_of_light.broken_by(f64::NAN).is_some());
     }

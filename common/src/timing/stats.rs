@@ -1,20 +1,23 @@
+//! Summaries of samples, with intervals by resampling.
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const RESAMPLES: usize = 1000;
 
-/// Seed of every interval: the same samples give the same report.
+/// The seed of every interval: the same samples give the same report.
 const SEED: u64 = 0x5eed;
 
+/// A 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// 2.5 %.
+    /// The quantile of 2.5 %.
     pub low: f64,
-    /// 97.5 %.
+    /// The quantile of 97.5 %.
     pub high: f64,
 }
 
-/// In the samples' unit: microseconds per launch wherever this workspace stores one.
+/// Figures of samples, in their unit: microseconds per launch wherever this workspace stores one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub samples: usize,
@@ -22,11 +25,12 @@ pub struct Summary {
     pub p50: f64,
     pub p90: f64,
     pub mean: f64,
-    /// With `samples - 1`; 0 for a single sample.
+    /// The standard deviation, with `samples - 1`; 0 for a single sample.
     pub std: f64,
     pub p50_interval: Interval,
 }
 
+/// Samples that cannot be times.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
     #[error("no samples: at least one is needed")]
@@ -34,7 +38,8 @@ pub enum SampleError {
     #[error("sample {index} is {value}, not a positive finite time; the timer is broken")]
     NotATime { index: usize, value: f64 },
     #[error(
-        "paired samples differ in number or are odd: {base} of the base, {new} of the candidate; each A B B A round gives two of each"
+        "paired samples differ in number or are odd: {base} of the base, {new} of the candidate; \
+         each A B B A round gives two of each"
     )]
     Unpaired { base: usize, new: usize },
 }
@@ -42,10 +47,10 @@ pub enum SampleError {
 impl Summary {
     pub fn of(samples: &[f64]) -> Result<Self, SampleError> {
         let sorted = checked_and_sorted(samples)?;
-        let mean = mean(samples);
+        let average = mean(samples);
         let n = samples.len();
-        let variance =
-            samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n.max(2) - 1) as f64;
+        let squares: f64 = samples.iter().map(|x| (x - average).powi(2)).sum();
+        let variance = squares / (n.max(2) - 1) as f64;
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);
         let mut resample = vec![0.0; n];
         let medians = (0..RESAMPLES).map(|_| {
@@ -57,19 +62,19 @@ impl Summary {
             min: sorted[0],
             p50: percentile(&sorted, 0.5),
             p90: percentile(&sorted, 0.9),
-            mean,
+            mean: average,
             std: variance.sqrt(),
             p50_interval: interval(medians.collect()),
         })
     }
 
-    /// `(p90 - p50) / p50`.
+    /// Returns `(p90 - p50) / p50`.
     pub fn noise(&self) -> f64 {
         (self.p90 - self.p50) / self.p50
     }
 }
 
-/// Of two summaries' values, with the 95 % interval of resampling whole rounds.
+/// The ratio of two summaries' values, with the 95 % interval of resampling whole rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// `base / new`: above 1, the candidate is faster.
@@ -77,7 +82,7 @@ pub struct Ratio {
     pub interval: Interval,
 }
 
-/// `base / new`, of the figures of claims.
+/// The ratios `base / new` of the figures of claims.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratios {
     pub p50: Ratio,
@@ -86,8 +91,8 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Samples in rounds of A B B A: `2 r` and `2 r + 1` of both slices are round `r`. Rounds are resampled whole, so that
-    /// drift moves both sides at once.
+    /// Computes the ratios of samples in rounds of A B B A: `2 r` and `2 r + 1` of both slices are round
+    /// `r`. Rounds are resampled whole, so that drift moves both sides at once.
     pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         if base.len() != new.len() || !base.len().is_multiple_of(2) {
             return Err(SampleError::Unpaired {
@@ -95,7 +100,8 @@ impl Ratios {
                 new: new.len(),
             });
         }
-        let (base_sorted, new_sorted) = (checked_and_sorted(base)?, checked_and_sorted(new)?);
+        let base_sorted = checked_and_sorted(base)?;
+        let new_sorted = checked_and_sorted(new)?;
         let rounds = base.len() / 2;
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);
         let (mut a, mut b) = (base.to_vec(), new.to_vec());
@@ -111,14 +117,14 @@ impl Ratios {
             resampled[2].push(mean(&a) / mean(&b));
         }
         let [p50, p90, means] = resampled.map(interval);
-        let at = |p| percentile(&base_sorted, p) / percentile(&new_sorted, p);
+        let quantile_ratio = |p| percentile(&base_sorted, p) / percentile(&new_sorted, p);
         Ok(Self {
             p50: Ratio {
-                value: at(0.5),
+                value: quantile_ratio(0.5),
                 interval: p50,
             },
             p90: Ratio {
-                value: at(0.9),
+                value: quantile_ratio(0.9),
                 interval: p90,
             },
             mean: Ratio {
@@ -129,8 +135,8 @@ impl Ratios {
     }
 }
 
-/// The `p`-th quantile (`0.0..=1.0`) of sorted values, linear between the two nearest ranks: `p * (n - 1)` from 0 (NumPy's
-/// default, Hyndman and Fan's type 7).
+/// Returns the `p`-th quantile (`0.0..=1.0`) of sorted values, linear between the two nearest ranks:
+/// `p * (n - 1)` from 0 (NumPy's default, Hyndman and Fan's type 7).
 pub fn percentile(sorted: &[f64], p: f64) -> f64 {
     let rank = p * (sorted.len() - 1) as f64;
     let below = rank as usize;
@@ -165,19 +171,17 @@ pub(super) fn checked_and_sorted(samples: &[f64]) -> Result<Vec<f64>, SampleErro
     if samples.is_empty() {
         return Err(SampleError::Empty);
     }
-    if let Some((index, &value)) = samples
-        .iter()
-        .enumerate()
-        .find(|(_, x)| !(x.is_finite() && **x > 0.0))
-    {
-        return Err(SampleError::NotATime { index, value });
+    for (index, &value) in samples.iter().enumerate() {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(SampleError::NotATime { index, value });
+        }
     }
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     Ok(sorted)
 }
 
-/// Uniform. The bias of one multiplication is under `n / 2^64`.
+/// Returns a uniform number below `n`. The bias of one multiplication is under `n / 2^64`.
 fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
     ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
@@ -198,11 +202,11 @@ mod tests {
             (&[1.0, 1.0, 2.0, 10.0], [1.0, 1.0, 1.0, 1.5, 7.6, 10.0]),
         ];
         for (values, expected) in cases {
-            for (p, want) in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0].into_iter().zip(expected) {
-                let got = percentile(values, p);
+            for (p, quantile) in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0].into_iter().zip(expected) {
+                let computed = percentile(values, p);
                 assert!(
-                    (got - want).abs() < 1e-12,
-                    "{values:?} at {p}: {got}, expected {want}"
+                    (computed - quantile).abs() < 1e-12,
+                    "{values:?} at {p}: {computed}, expected {quantile}"
                 );
             }
         }
@@ -215,19 +219,19 @@ mod tests {
         assert!((s.p90 - 4.6).abs() < 1e-12);
         assert!((s.std - 2.5f64.sqrt()).abs() < 1e-12);
         assert!((s.noise() - 1.6 / 3.0).abs() < 1e-12);
-        // Of so few, 6 % of the resampled medians are the least, and as many the largest.
+        // With so few, 6 % of the resampled medians are the least, and as many the largest.
         assert_eq!((s.p50_interval.low, s.p50_interval.high), (1.0, 5.0));
-        let one = Summary::of(&[7.0]).unwrap();
-        assert_eq!(
-            (one.std, one.p50_interval),
-            (
-                0.0,
-                Interval {
-                    low: 7.0,
-                    high: 7.0
-                }
-            )
-        );
+    }
+
+    #[test]
+    fn a_summary_of_one_sample_has_no_spread() {
+        let single = Summary::of(&[7.0]).unwrap();
+        assert_eq!(single.std, 0.0);
+        let interval = Interval {
+            low: 7.0,
+            high: 7.0,
+        };
+        assert_eq!(single.p50_interval, interval);
     }
 
     #[test]
@@ -260,47 +264,46 @@ mod tests {
 
     #[test]
     fn an_interval_leaves_out_one_in_40_at_either_end() {
-        let of = interval((0..=1000).rev().map(f64::from).collect());
-        assert_eq!((of.low, of.high), (25.0, 975.0));
+        let Interval { low, high } = interval((0..=1000).rev().map(f64::from).collect());
+        assert_eq!((low, high), (25.0, 975.0));
     }
 
     #[test]
-    fn each_figure_is_of_its_quantile_and_rounds_are_resampled_whole() {
+    fn each_figure_has_its_own_quantile_and_rounds_are_resampled_whole() {
         let base = [1.0, 1.0, 2.0, 9.0];
-        let of = |new: &[f64]| Ratios::of(&base, new).map(|of| [of.p50, of.p90, of.mean]);
-        for Ratio { value, interval } in of(&base).unwrap() {
+        let same = Ratios::of(&base, &base).unwrap();
+        for Ratio { value, interval } in [same.p50, same.p90, same.mean] {
             assert_eq!([value, interval.low, interval.high], [1.0; 3]);
         }
-        let values = of(&[1.0; 4]).unwrap().map(|ratio| ratio.value);
-        assert_eq!(values, [1.5, percentile(&base, 0.9), 3.25]);
+        let faster = Ratios::of(&base, &[1.0; 4]).unwrap();
+        assert_eq!(faster.p50.value, 1.5);
+        assert_eq!(faster.p90.value, percentile(&base, 0.9));
+        assert_eq!(faster.mean.value, 3.25);
     }
 
     #[test]
     fn shared_drift_cancels_in_the_ratio() {
         let (base, new) = rounds(250, 10.0, 8.0, 11);
         let ratios = Ratios::of(&base, &new).unwrap();
-        assert_eq!(
-            ratios,
-            Ratios::of(&base, &new).unwrap(),
-            "of the same samples"
-        );
-        for ratio in [ratios.p50, ratios.p90, ratios.mean] {
+        let again = Ratios::of(&base, &new).unwrap();
+        assert_eq!(ratios, again, "the same samples");
+        for Ratio { value, interval } in [ratios.p50, ratios.p90, ratios.mean] {
             assert!(
-                ratio.interval.low <= ratio.value && ratio.value <= ratio.interval.high,
-                "{ratio:?}"
+                interval.low <= value && value <= interval.high,
+                "{interval:?}"
             );
-            assert!((ratio.value - 1.25).abs() < 0.005, "{ratio:?}");
+            assert!((value - 1.25).abs() < 0.005, "{value}");
         }
-        assert!(
-            ratios.p50.interval.high - ratios.p50.interval.low < 0.005,
-            "{:?}",
-            ratios.p50
-        );
+        let Interval { low, high } = ratios.p50.interval;
+        assert!(high - low < 0.005, "{low} to {high}");
     }
 
     proptest! {
         #[test]
-        fn selection_agrees_with_sorting(mut values in prop::collection::vec(0.001f64..1e6, 1..60), p in 0.0f64..=1.0) {
+        fn selection_agrees_with_sorting(
+            mut values in prop::collection::vec(0.001f64..1e6, 1..60),
+            p in 0.0f64..=1.0,
+        ) {
             let selected = select_percentile(&mut values.clone(), p);
             values.sort_unstable_by(f64::total_cmp);
             let sorted = percentile(&values, p);
