@@ -1,4 +1,5 @@
-//! What every stage shares on the host: problems, inputs, references, gates, timing, records and the two backends.
+//! The host code that all stages share: problems, inputs, references, gates, timing, records and the two
+//! backends.
 
 #[macro_use]
 mod named;

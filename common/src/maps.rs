@@ -1,18 +1,20 @@
-//! A kernel's launch argument: parameters and, for TMA, tensor maps of Q, K, V and O, which the driver encodes for a GPU and
-//! the emulator for itself.
+//! A kernel's launch argument: parameters and, for TMA, tensor maps of Q, K, V and O, which the driver
+//! encodes for a GPU and the emulator for itself.
 
 use crate::params::{
     AttentionLaunch, AttentionMaps, AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL,
     AttentionParams, AttentionTensor, AttentionTensorMap,
 };
-use crate::problem::{Mask, Problem};
+use crate::problem::{Mask, Problem, Shape};
 
+/// The bytes of an element of O.
 const OUTPUT_BYTES: usize = 2;
 
-/// What a wavefront of shared memory holds; a box's row and its swizzle are as wide, or as a row if that is shorter.
+/// The bytes of a wavefront of shared memory; a box's row and its swizzle are as wide, or as a row if that is
+/// shorter.
 const MAX_BOX_BYTES: usize = 128;
 
-/// Rows of each operand's box; 0 without a map.
+/// The rows of each operand's box; 0 without a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BoxRows {
     pub q: u32,
@@ -22,39 +24,43 @@ pub struct BoxRows {
 }
 
 impl BoxRows {
-    /// As `kernel.cu` declares; `None` for an entry that takes parameters alone.
+    /// Reads what `kernel.cu` declares; `None` for an entry that takes parameters alone.
     pub fn read(maps: &AttentionMaps) -> Option<Self> {
-        let rows = |rows: i32| rows.max(0) as u32;
-        let read = Self {
-            q: rows(maps.q_box_rows),
-            k: rows(maps.k_box_rows),
-            v: rows(maps.v_box_rows),
-            o: rows(maps.o_box_rows),
+        let boxes = Self {
+            q: maps.q_box_rows.max(0) as u32,
+            k: maps.k_box_rows.max(0) as u32,
+            v: maps.v_box_rows.max(0) as u32,
+            o: maps.o_box_rows.max(0) as u32,
         };
-        (read.q + read.k + read.v + read.o > 0).then_some(read)
+        if boxes == Self::default() {
+            None
+        } else {
+            Some(boxes)
+        }
     }
 }
 
-/// A tensor of rows, heads and batches, and the box that TMA moves at a time: `box_rows` rows of one head, of `box_columns`
-/// columns each, swizzled by their width.
+/// A tensor of rows, heads and batches, and the box that TMA moves at a time: `box_rows` rows of one head, of
+/// `box_columns` columns each, swizzled by their width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
-    /// Address of the first element.
+    /// The address of the first element.
     pub base: usize,
-    /// Columns, rows, heads, batches.
+    /// The numbers of columns, rows, heads, batches.
     pub extents: [u64; 4],
-    /// Bytes from row to row, head to head, batch to batch.
+    /// The bytes from row to row, head to head, batch to batch.
     pub strides: [u64; 3],
-    /// Columns of a box: 64 or 128 bytes.
+    /// The columns of a box: 64 or 128 bytes.
     pub box_columns: u32,
     pub box_rows: u32,
-    /// Bytes of a box's row, by which it is swizzled: 64 or 128.
+    /// The bytes of a box's row, by which it is swizzled: 64 or 128.
     pub swizzle: u32,
     pub element_bytes: u32,
 }
 
 impl TensorMap {
-    /// Batch, head and row are dimensions of their own: rows past the end of a sequence are outside of the tensor.
+    /// Makes a map in which batch, head and row are dimensions of their own: rows past the end of a
+    /// sequence are outside of the tensor.
     fn new(
         tensor: &AttentionTensor,
         extents: [usize; 4],
@@ -81,17 +87,24 @@ pub fn params(
     [q, k, v, o]: [AttentionTensor; 4],
     lse: *mut f32,
 ) -> AttentionParams {
-    let shape = &problem.shape;
+    let Shape {
+        batch,
+        heads_q,
+        heads_kv,
+        seq_q,
+        seq_kv,
+        ..
+    } = problem.shape;
     AttentionParams {
         q,
         k,
         v,
         o,
-        batch: shape.batch as i32,
-        heads_q: shape.heads_q as i32,
-        heads_kv: shape.heads_kv as i32,
-        seq_q: shape.seq_q as i32,
-        seq_kv: shape.seq_kv as i32,
+        batch: batch as i32,
+        heads_q: heads_q as i32,
+        heads_kv: heads_kv as i32,
+        seq_q: seq_q as i32,
+        seq_kv: seq_kv as i32,
         mask: match problem.mask {
             Mask::Full => AttentionMask_ATTENTION_FULL as i32,
             Mask::Causal => AttentionMask_ATTENTION_CAUSAL as i32,
@@ -102,7 +115,11 @@ pub fn params(
     }
 }
 
-/// `encode` makes the opaque bytes of a map; its error ends the launch.
+/// Makes a launch argument. `encode` makes the opaque bytes of a map.
+///
+/// # Errors
+///
+/// The first error of `encode`.
 pub fn launch<E>(
     problem: &Problem,
     params: AttentionParams,
@@ -117,13 +134,15 @@ pub fn launch<E>(
         };
         Ok(AttentionTensorMap { opaque })
     };
-    let (of_q, of_kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
-    let (bytes, rows) = (problem.dtype.bytes(), boxes.unwrap_or_default());
+    let q_extents = problem.shape.q_extents();
+    let kv_extents = problem.shape.kv_extents();
+    let bytes = problem.dtype.bytes();
+    let rows = boxes.unwrap_or_default();
     Ok(AttentionLaunch {
-        q: map(&params.q, of_q, bytes, rows.q)?,
-        k: map(&params.k, of_kv, bytes, rows.k)?,
-        v: map(&params.v, of_kv, bytes, rows.v)?,
-        o: map(&params.o, of_q, OUTPUT_BYTES, rows.o)?,
+        q: map(&params.q, q_extents, bytes, rows.q)?,
+        k: map(&params.k, kv_extents, bytes, rows.k)?,
+        v: map(&params.v, kv_extents, bytes, rows.v)?,
+        o: map(&params.o, q_extents, OUTPUT_BYTES, rows.o)?,
         params,
     })
 }
@@ -134,7 +153,7 @@ mod tests {
     use crate::device::Staged;
     use crate::image::Layout;
     use crate::inputs::{Family, Inputs};
-    use crate::problem::{Dtype, Shape};
+    use crate::problem::Dtype;
 
     #[test]
     fn maps_have_the_extents_and_strides_of_the_images() {
@@ -153,18 +172,15 @@ mod tests {
                 v: 64,
                 o: 64,
             };
-            let seen = std::cell::RefCell::new(Vec::new());
-            let launch = launch(&problem, params, Some(boxes), |map| {
-                seen.borrow_mut().push(*map);
+            let encoded = std::cell::RefCell::new(Vec::new());
+            let argument = launch(&problem, params, Some(boxes), |map| {
+                encoded.borrow_mut().push(*map);
                 Ok::<_, ()>([7; 16])
-            });
-            let launch = launch.unwrap();
-            assert_eq!(
-                (launch.q.opaque, launch.k.opaque),
-                ([0; 16], [7; 16]),
-                "no map of Q was asked for"
-            );
-            let [k, v, o] = seen.into_inner().try_into().unwrap();
+            })
+            .unwrap();
+            assert_eq!(argument.q.opaque, [0; 16], "no map of Q was asked for");
+            assert_eq!(argument.k.opaque, [7; 16]);
+            let [k, v, o] = encoded.into_inner().try_into().unwrap();
             assert_eq!(
                 (k.extents, k.box_columns, k.box_rows),
                 ([64, 512, 8, 1], 64, 128)

@@ -35,7 +35,7 @@ macro_rules! named {
     };
 }
 
-/// No value's name.
+/// A text that is no value's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not one of the names")]
 pub struct UnknownName;

@@ -1,23 +1,26 @@
-//! Where the elements of one tensor lie, in any order of batch, head and row that no two elements share, and its text:
-//! `bshd/s256/b48@16`.
+//! The places of one tensor's elements, in any order of batch, head and row that no two elements share, and
+//! their text: `bshd/s256/b48@16`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes: of pitches and strides, as rows are read 16 bytes at a time.
+/// The alignment in bytes of pitches and strides, as rows are read 16 bytes at a time.
 pub const STRIDE_ALIGN: usize = 16;
 
-/// Of batch, head and row.
+/// The number of outer dimensions: batch, head and row.
 pub const DIMENSIONS: usize = 3;
 
-/// A row of elements is contiguous. The innermost of the three dimensions steps over a row and its gap, the next one over all of the
-/// innermost and its gap, and so on: elements never share an address.
+/// The places of a tensor's elements. A row of elements is contiguous. The innermost of the three dimensions
+/// steps over a row and its gap, the next one over all of the innermost and its gap, and so on: elements never
+/// share an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     pub order: Order,
-    /// Bytes after each batch, each head and each row that belong to no element; multiples of [`STRIDE_ALIGN`].
+    /// The bytes after each batch, each head and each row that belong to no element; multiples of
+    /// [`STRIDE_ALIGN`].
     pub gaps: [usize; DIMENSIONS],
-    /// Bytes from a boundary of [`crate::image::BASE_ALIGN`] to the first element; a multiple of [`STRIDE_ALIGN`].
+    /// The bytes from a boundary of [`crate::image::BASE_ALIGN`] to the first element; a multiple of
+    /// [`STRIDE_ALIGN`].
     pub offset: usize,
 }
 
@@ -26,7 +29,7 @@ named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Order {
         Bhsd = "bhsd",
-        /// PyTorch's after `transpose(1, 2)`.
+        /// PyTorch's order after `transpose(1, 2)`.
         Bshd = "bshd",
         Hbsd = "hbsd",
         Hsbd = "hsbd",
@@ -36,7 +39,7 @@ named! {
 }
 
 impl Order {
-    /// Indices into `[batch, head, row]`, from the outermost to the innermost.
+    /// Returns indices into `[batch, head, row]`, from the outermost to the innermost.
     pub fn dimensions(self) -> [usize; DIMENSIONS] {
         match self {
             Order::Bhsd => [0, 1, 2],
@@ -52,33 +55,34 @@ impl Order {
 /// The letters of batch, head and row in a placement's text.
 const LETTERS: [char; DIMENSIONS] = ['b', 'h', 's'];
 
+/// A text that is no placement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{text}' is not a placement: expected ORDER[/bGAP][/hGAP][/sGAP][@OFFSET] with gaps and offset in bytes, multiples of \
-     {STRIDE_ALIGN}, such as bhsd or bshd/s256/b48@16"
+    "'{text}' is not a placement: expected ORDER[/bGAP][/hGAP][/sGAP][@OFFSET] with gaps and offset \
+     in bytes, multiples of {STRIDE_ALIGN}, such as bhsd or bshd/s256/b48@16"
 )]
 pub struct PlacementError {
     pub text: String,
 }
 
 impl Placement {
-    /// Dense, in the order of the extents.
+    /// Dense rows in the order of the extents.
     pub const PACKED: Self = Self {
         order: Order::Bhsd,
         gaps: [0; DIMENSIONS],
         offset: 0,
     };
 
-    /// Whether kernels must take it: the contract is in `params.h`.
+    /// Returns whether kernels must take it: the contract is in `params.h`.
     pub fn is_legal(&self) -> bool {
-        let bytes = self.gaps.iter().chain([&self.offset]);
-        bytes
-            .clone()
-            .all(|bytes| bytes.is_multiple_of(STRIDE_ALIGN))
-            && bytes.copied().all(|bytes| bytes < MOST_BYTES)
+        let [batch, head, row] = self.gaps;
+        [batch, head, row, self.offset]
+            .into_iter()
+            .all(|bytes| bytes.is_multiple_of(STRIDE_ALIGN) && bytes < MOST_BYTES)
     }
 
-    /// From one batch, head and row to the next, in bytes. `extents` are of batch, head and row.
+    /// Returns the bytes from one batch, head and row to the next. `extents` are those of batch, head and
+    /// row.
     pub fn strides(&self, extents: [usize; DIMENSIONS], row_bytes: usize) -> [usize; DIMENSIONS] {
         let (mut strides, mut step) = ([0; DIMENSIONS], row_bytes);
         for dimension in self.order.dimensions().into_iter().rev() {
@@ -88,14 +92,14 @@ impl Placement {
         strides
     }
 
-    /// From the first element to behind the last gap, in bytes.
+    /// Returns the bytes from the first element to behind the last gap.
     pub fn bytes(&self, extents: [usize; DIMENSIONS], row_bytes: usize) -> usize {
         let [outermost, ..] = self.order.dimensions();
         self.strides(extents, row_bytes)[outermost] * extents[outermost]
     }
 }
 
-/// Of one gap: more would be a tensor of gaps.
+/// The bytes that one gap stays below: more would be a tensor of gaps.
 const MOST_BYTES: usize = 1 << 18;
 
 impl fmt::Display for Placement {
@@ -120,27 +124,30 @@ impl FromStr for Placement {
         let malformed = || PlacementError {
             text: text.to_string(),
         };
-        let number = |text: &str| text.parse::<usize>().map_err(|_| malformed());
+        let number = |digits: &str| digits.parse::<usize>().map_err(|_| malformed());
         let (strides, offset) = match text.split_once('@') {
             Some((strides, offset)) => (strides, number(offset)?),
             None => (text, 0),
         };
         let mut parts = strides.split('/');
-        let order = parts.next().and_then(|order| order.parse().ok());
+        let order_name = parts.next().unwrap_or_default();
         let mut placement = Self {
-            order: order.ok_or_else(malformed)?,
+            order: order_name.parse().map_err(|_| malformed())?,
             offset,
             ..Self::PACKED
         };
         for part in parts {
-            let dimension = LETTERS.iter().position(|letter| part.starts_with(*letter));
-            let dimension = dimension.ok_or_else(malformed)?;
+            let dimension = LETTERS
+                .iter()
+                .position(|letter| part.starts_with(*letter))
+                .ok_or_else(malformed)?;
             placement.gaps[dimension] = number(&part[1..])?;
         }
-        placement
-            .is_legal()
-            .then_some(placement)
-            .ok_or_else(malformed)
+        if placement.is_legal() {
+            Ok(placement)
+        } else {
+            Err(malformed())
+        }
     }
 }
 
@@ -151,15 +158,16 @@ mod tests {
 
     #[test]
     fn strides_are_those_of_pytorch() {
-        let of = |text: &str| {
+        let strides = |text: &str| {
             let placement: Placement = text.parse().unwrap();
             placement.strides([2, 8, 512], 128)
         };
-        assert_eq!(of("bhsd"), [8 * 512 * 128, 512 * 128, 128]);
-        assert_eq!(of("bshd"), [8 * 512 * 128, 128, 8 * 128]);
-        assert_eq!(of("sbhd"), [8 * 128, 128, 2 * 8 * 128]);
+        assert_eq!(strides("bhsd"), [8 * 512 * 128, 512 * 128, 128]);
+        assert_eq!(strides("bshd"), [8 * 512 * 128, 128, 8 * 128]);
+        assert_eq!(strides("sbhd"), [8 * 128, 128, 2 * 8 * 128]);
         // Q of a tensor [B, S, 3, H, D].
-        assert_eq!(of("bshd/s2048"), [3 * 8 * 512 * 128, 128, 3 * 8 * 128]);
+        let q_of_three = strides("bshd/s2048");
+        assert_eq!(q_of_three, [3 * 8 * 512 * 128, 128, 3 * 8 * 128]);
     }
 
     #[test]
@@ -172,16 +180,16 @@ mod tests {
                 offset: 64,
             };
             let [batch, head, row] = placement.strides(extents, 64);
-            let starts: BTreeSet<usize> = (0..2 * 3 * 5)
-                .map(|i| i / 15 * batch + i / 5 % 3 * head + i % 5 * row)
-                .collect();
-            let apart: Vec<usize> = starts.iter().copied().collect();
-            assert_eq!(apart.len(), 30, "{order}");
-            assert!(
-                apart.windows(2).all(|pair| pair[1] - pair[0] >= 64),
-                "{order}"
-            );
-            assert!(apart[29] + 64 <= placement.bytes(extents, 64), "{order}");
+            let mut distinct = BTreeSet::new();
+            for i in 0..2 * 3 * 5 {
+                distinct.insert(i / 15 * batch + i / 5 % 3 * head + i % 5 * row);
+            }
+            let starts: Vec<usize> = distinct.into_iter().collect();
+            assert_eq!(starts.len(), 30, "{order}");
+            for pair in starts.windows(2) {
+                assert!(pair[1] - pair[0] >= 64, "{order}");
+            }
+            assert!(starts[29] + 64 <= placement.bytes(extents, 64), "{order}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 named! {
+    /// The element type of Q, K and V.
     #[derive(
         Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
     )]
@@ -29,7 +30,7 @@ impl Dtype {
         }
     }
 
-    /// bf16 for bf16 inputs, else f16.
+    /// Returns the format of the output: bf16 for bf16 inputs, else f16.
     pub fn output(self) -> Format {
         match self {
             Dtype::F16 | Dtype::E4m3 => Format::F16,
@@ -39,30 +40,33 @@ impl Dtype {
 }
 
 named! {
+    /// The keys that each query sees.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Mask {
         Full = "full",
-        /// Bottom-right aligned: key `j` is visible to query `i` iff `j <= i + seq_kv - seq_q` (FlashAttention >= 2.1).
-        /// A query that sees no key gives exactly 0.
+        /// Bottom-right aligned: key `j` is visible to query `i` iff `j <= i + seq_kv - seq_q`
+        /// (FlashAttention >= 2.1). A query that sees no key gets exactly 0.
         Causal = "causal",
     }
 }
 
+/// The extents of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
     pub batch: usize,
     pub heads_q: usize,
-    /// Divides `heads_q` (grouped-query attention).
+    /// The number of key heads, which divides `heads_q` (grouped-query attention).
     pub heads_kv: usize,
     pub seq_q: usize,
     pub seq_kv: usize,
-    /// Elements per row: 64 or 128.
+    /// The number of elements per row: 64 or 128.
     pub head_dim: usize,
 }
 
 impl Shape {
-    /// Self-attention `(B, H, S, D)`: as many key heads as query heads, as many keys as queries.
+    /// Returns the shape of self-attention `(B, H, S, D)`: as many key heads as query heads, as many keys as
+    /// queries.
     pub const fn bhsd(batch: usize, heads: usize, seq: usize, head_dim: usize) -> Self {
         Self {
             batch,
@@ -82,25 +86,27 @@ impl Shape {
         self.named().is_some_and(|named| named.kind == Kind::Decode)
     }
 
-    /// As in the ladder's tables, else its extents.
+    /// Returns the name in the ladder's tables, else the extents.
     pub fn name(&self) -> String {
-        let named = self.named();
-        named.map_or_else(|| self.to_string(), |named| named.name.to_string())
+        match self.named() {
+            Some(named) => named.name.to_string(),
+            None => self.to_string(),
+        }
     }
 
-    /// `[batch, heads_q, seq_q, head_dim]`, of Q and O.
+    /// Returns `[batch, heads_q, seq_q, head_dim]`, the extents of Q and O.
     pub fn q_extents(&self) -> [usize; 4] {
         [self.batch, self.heads_q, self.seq_q, self.head_dim]
     }
 
-    /// `[batch, heads_kv, seq_kv, head_dim]`, of K and V.
+    /// Returns `[batch, heads_kv, seq_kv, head_dim]`, the extents of K and V.
     pub fn kv_extents(&self) -> [usize; 4] {
         [self.batch, self.heads_kv, self.seq_kv, self.head_dim]
     }
 }
 
 impl fmt::Display for Shape {
-    /// `1x8x512x64`; `1x8:2x113:203x64` where query and key sides differ.
+    /// Writes `1x8x512x64`; `1x8:2x113:203x64` where query and key sides differ.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pair = |q: usize, kv: usize| {
             if q == kv {
@@ -109,20 +115,20 @@ impl fmt::Display for Shape {
                 format!("{q}:{kv}")
             }
         };
-        let (heads, seq) = (
-            pair(self.heads_q, self.heads_kv),
-            pair(self.seq_q, self.seq_kv),
-        );
+        let heads = pair(self.heads_q, self.heads_kv);
+        let seq = pair(self.seq_q, self.seq_kv);
         f.pad(&format!("{}x{heads}x{seq}x{}", self.batch, self.head_dim))
     }
 }
 
+/// A reason why something is no problem.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProblemError {
     #[error("{name} is 0: every extent of a problem is at least 1")]
     ZeroExtent { name: &'static str },
     #[error(
-        "heads_kv = {heads_kv} does not divide heads_q = {heads_q}: each key head serves heads_q / heads_kv query heads"
+        "heads_kv = {heads_kv} does not divide heads_q = {heads_q}: each key head serves \
+         heads_q / heads_kv query heads"
     )]
     HeadGroups { heads_q: usize, heads_kv: usize },
     #[error("head_dim = {head_dim} is not supported: the stages are compiled for 64 and 128")]
@@ -136,35 +142,34 @@ pub enum ProblemError {
     #[error("softmax_scale = {scale} is not a positive finite number")]
     Scale { scale: f32 },
     #[error(
-        "'{text}' is not a shape: expected BATCHxHEADSxSEQxDIM, such as 1x8x512x64, or 1x8:2x113:203x64 for 8 query and 2 key heads, 113 queries and 203 keys"
+        "'{text}' is not a shape: expected BATCHxHEADSxSEQxDIM, such as 1x8x512x64, or \
+         1x8:2x113:203x64 for 8 query and 2 key heads, 113 queries and 203 keys"
     )]
     Syntax { text: String },
 }
 
+/// One attention forward problem.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
     pub shape: Shape,
     pub dtype: Dtype,
     pub mask: Mask,
-    /// Multiplies Q·K before the softmax.
+    /// The factor of Q·K before the softmax.
     pub softmax_scale: f32,
 }
 
-/// That kernels are compiled for.
+/// The head sizes that kernels are compiled for.
 pub const HEAD_DIMS: [usize; 2] = [64, 128];
-/// Rows and heads are indexed with 32-bit integers; blockIdx.y and blockIdx.z end at 65,535.
+/// The longest sequence: rows and heads are indexed with 32-bit integers.
 const MAX_SEQ: usize = 1 << 24;
+/// The largest extent of a grid in y and z.
 const MAX_GRID_YZ: usize = 65_535;
 
 impl Problem {
-    /// With the scale `1 / sqrt(head_dim)`.
+    /// Makes a problem with the scale `1 / sqrt(head_dim)`.
     pub fn new(shape: Shape, dtype: Dtype, mask: Mask) -> Result<Self, ProblemError> {
-        Self::with_scale(
-            shape,
-            dtype,
-            mask,
-            1.0 / (shape.head_dim.max(1) as f32).sqrt(),
-        )
+        let softmax_scale = 1.0 / (shape.head_dim.max(1) as f32).sqrt();
+        Self::with_scale(shape, dtype, mask, softmax_scale)
     }
 
     pub fn with_scale(
@@ -212,7 +217,8 @@ impl Problem {
         })
     }
 
-    /// Query row `row` sees keys `0..visible_keys(row)`; none in a row that causal masking empties.
+    /// Returns the number of keys that a query row sees, `0..visible_keys(row)`; 0 in a row that causal
+    /// masking empties.
     pub fn visible_keys(&self, row: usize) -> usize {
         match self.mask {
             Mask::Full => self.shape.seq_kv,
@@ -222,7 +228,7 @@ impl Problem {
         }
     }
 
-    /// Visible query-key pairs over all heads and batches; saturates.
+    /// Returns the number of visible query-key pairs over all heads and batches; it saturates.
     pub fn scores(&self) -> u64 {
         let per_head: u64 = (0..self.shape.seq_q)
             .map(|row| self.visible_keys(row) as u64)
@@ -232,12 +238,13 @@ impl Problem {
             .saturating_mul(self.shape.heads_q as u64)
     }
 
-    /// Whether claims are stated on it.
+    /// Returns whether claims are stated on it.
     pub fn has_claims(&self) -> bool {
         *self == claims_problem(self.dtype)
     }
 
-    /// Two products of `2 * head_dim` per visible score, as FlashAttention counts (without softmax).
+    /// Returns the floating-point operations: two products of `2 * head_dim` per visible score, as
+    /// FlashAttention counts (without softmax).
     pub fn flops(&self) -> u64 {
         self.scores().saturating_mul(4 * self.shape.head_dim as u64)
     }
@@ -248,52 +255,48 @@ impl Problem {
         all * self.dtype.bytes() as u64
     }
 
-    /// Across device memory: Q, K and V read once, O written once.
+    /// Returns the least bytes across device memory: Q, K and V read once, O written once.
     pub fn min_bytes(&self) -> u64 {
         self.input_bytes() + 2 * self.shape.q_extents().iter().product::<usize>() as u64
     }
 }
 
 named! {
-    /// What a named shape stands for, which decides what runs have it.
+    /// A kind of shape, which decides what runs have it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Kind {
-        /// Less than a GPU at a time. The only ones that tiers run; of others all families and seeds on every variant take
-        /// hours.
+        /// Less than a GPU at a time. Tiers run these alone: all families and seeds of others on every
+        /// variant take hours.
         Small = "Small grids",
         Large = "Large grids",
-        /// What models ask for that nobody chose to suit a tile.
+        /// Shapes of models, which nobody chose to suit a tile.
         Everyday = "Everyday",
-        /// Few queries over many keys, which come from device memory: they are timed over more than the L2 cache holds.
+        /// Few queries over many keys, which come from device memory: they are timed over more than the
+        /// L2 cache holds.
         Decode = "Decode",
-        /// Of shapes without a name.
+        /// Shapes without a name.
         Other = "Other",
     }
 }
 
+/// A shape with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedShape {
-    /// As in the ladder's tables.
+    /// The name in the ladder's tables.
     pub name: &'static str,
     pub kind: Kind,
-    /// Those that it is usually computed with; others are timed where they are asked for.
+    /// The masks that it is usually computed with; others are timed where they are asked for.
     pub masks: &'static [Mask],
     pub shape: Shape,
 }
 
-/// Claims are stated on `mission`.
+/// The named shapes. Claims are stated on `mission`.
 pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
     use Kind::{Decode, Everyday, Large, Small};
     const BOTH: &[Mask] = &Mask::ALL;
     const FULL: &[Mask] = &[Mask::Full];
     const CAUSAL: &[Mask] = &[Mask::Causal];
-    let named = |(name, kind, masks, extents)| NamedShape {
-        name,
-        kind,
-        masks,
-        shape: parse_extents(extents).expect("a named shape has extents"),
-    };
-    [
+    let shapes: [(&str, Kind, &[Mask], &str); 25] = [
         ("small", Small, BOTH, "1x1x32x64"),
         ("mission", Small, BOTH, "1x8x512x64"),
         ("mission_b2", Small, BOTH, "2x8x512x64"),
@@ -319,9 +322,17 @@ pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
         ("decode_8k", Decode, FULL, "8x32:8x1:8192x128"),
         ("decode_128k", Decode, FULL, "1x32:8x1:131072x128"),
         ("verify", Decode, CAUSAL, "8x32:8x4:8192x128"),
-    ]
-    .map(named)
-    .into()
+    ];
+    let mut named = Vec::new();
+    for (name, kind, masks, extents) in shapes {
+        named.push(NamedShape {
+            name,
+            kind,
+            masks,
+            shape: parse_extents(extents).expect("a named shape has extents"),
+        });
+    }
+    named
 });
 
 pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static NamedShape> {
@@ -329,11 +340,11 @@ pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static NamedShape> {
 }
 
 pub fn claims_problem(dtype: Dtype) -> Problem {
-    let mission = parse_shape("mission").expect("it is among the named shapes");
-    Problem::new(mission, dtype, Mask::Full).expect("the named shapes are valid")
+    let shape = parse_shape("mission").expect("it is among the named shapes");
+    Problem::new(shape, dtype, Mask::Full).expect("the named shapes are valid")
 }
 
-/// A shape by name, or of `BATCHxHEADSxSEQxDIM`.
+/// Reads a shape: its name, or `BATCHxHEADSxSEQxDIM`.
 pub fn parse_shape(text: &str) -> Result<Shape, ProblemError> {
     if let Some(named) = SHAPES.iter().find(|named| named.name == text) {
         return Ok(named.shape);
@@ -353,7 +364,8 @@ fn parse_extents(text: &str) -> Result<Shape, ProblemError> {
     let [batch, heads, seq, dim] = text.split('x').collect::<Vec<_>>()[..] else {
         return Err(syntax());
     };
-    let ((heads_q, heads_kv), (seq_q, seq_kv)) = (pair(heads)?, pair(seq)?);
+    let (heads_q, heads_kv) = pair(heads)?;
+    let (seq_q, seq_kv) = pair(seq)?;
     Ok(Shape {
         batch: number(batch)?,
         heads_q,
@@ -364,8 +376,9 @@ fn parse_extents(text: &str) -> Result<Shape, ProblemError> {
     })
 }
 
-/// Ragged, unequal and grouped: tile edges on both sides, single rows, more queries than keys and the reverse. From
-/// FlashAttention's and xFormers' test grids; (1, 239), (799, 3) and (113, 203) are FlashAttention's pairs.
+/// Returns ragged, unequal and grouped shapes: tile edges on both sides, single rows, more queries than keys
+/// and the reverse. They come from FlashAttention's and xFormers' test grids; (1, 239), (799, 3) and
+/// (113, 203) are FlashAttention's pairs.
 pub fn edge_shapes() -> Vec<Shape> {
     const RAGGED: [usize; 17] = [
         1, 2, 15, 16, 17, 31, 33, 63, 65, 113, 127, 129, 203, 239, 511, 513, 1023,
@@ -380,9 +393,11 @@ pub fn edge_shapes() -> Vec<Shape> {
         "2x8:2x65:129x64",
         "2x8:2x129:65x128",
     ];
-    let ragged = RAGGED.map(|seq| Shape::bhsd(1, 2, seq, 64));
-    let unequal = UNEQUAL.map(|extents| parse_extents(extents).expect("an edge shape has extents"));
-    ragged.into_iter().chain(unequal).collect()
+    let mut shapes = RAGGED.map(|seq| Shape::bhsd(1, 2, seq, 64)).to_vec();
+    for extents in UNEQUAL {
+        shapes.push(parse_extents(extents).expect("an edge shape has extents"));
+    }
+    shapes
 }
 
 #[cfg(test)]
@@ -406,26 +421,20 @@ mod tests {
             seq_kv: 5,
             head_dim: 64,
         };
-        let p = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
-        assert_eq!((p.visible_keys(0), p.visible_keys(1)), (4, 5));
-        let q = Problem::new(
-            Shape {
-                seq_q: 5,
-                seq_kv: 2,
-                ..shape
-            },
-            Dtype::F16,
-            Mask::Causal,
-        )
-        .unwrap();
-        assert_eq!(
-            (0..5).map(|i| q.visible_keys(i)).collect::<Vec<_>>(),
-            [0, 0, 0, 1, 2]
-        );
+        let more_keys = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+        assert_eq!([0, 1].map(|row| more_keys.visible_keys(row)), [4, 5]);
+        let turned = Shape {
+            seq_q: 5,
+            seq_kv: 2,
+            ..shape
+        };
+        let more_queries = Problem::new(turned, Dtype::F16, Mask::Causal).unwrap();
+        let visible = [0, 1, 2, 3, 4].map(|row| more_queries.visible_keys(row));
+        assert_eq!(visible, [0, 0, 0, 1, 2]);
     }
 
     #[test]
-    fn mission_floor_is_what_the_design_states() {
+    fn the_floor_of_mission_is_the_one_that_the_design_states() {
         let p = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
         assert_eq!(p.flops(), 536_870_912);
         assert_eq!(p.min_bytes(), 2_097_152);
@@ -434,21 +443,18 @@ mod tests {
     #[test]
     fn bad_problems_are_refused() {
         let ok = Shape::bhsd(1, 8, 512, 64);
-        let new = |shape| {
-            Problem::new(shape, Dtype::F16, Mask::Full)
-                .unwrap_err()
-                .to_string()
+        let refusal = |shape| {
+            let refused = Problem::new(shape, Dtype::F16, Mask::Full);
+            refused.unwrap_err().to_string()
         };
-        assert!(new(Shape { head_dim: 96, ..ok }).contains("64 and 128"));
-        assert!(new(Shape { heads_kv: 3, ..ok }).contains("does not divide"));
-        assert!(new(Shape { seq_q: 0, ..ok }).contains("seq_q is 0"));
-        assert!(
-            new(Shape {
-                seq_kv: usize::MAX,
-                ..ok
-            })
-            .contains("too large")
-        );
+        assert!(refusal(Shape { head_dim: 96, ..ok }).contains("64 and 128"));
+        assert!(refusal(Shape { heads_kv: 3, ..ok }).contains("does not divide"));
+        assert!(refusal(Shape { seq_q: 0, ..ok }).contains("seq_q is 0"));
+        let endless = Shape {
+            seq_kv: usize::MAX,
+            ..ok
+        };
+        assert!(refusal(endless).contains("too large"));
         assert!(Problem::with_scale(ok, Dtype::F16, Mask::Full, f32::NAN).is_err());
     }
 
@@ -461,11 +467,9 @@ mod tests {
             (8, 2, 113, 203)
         );
         assert_eq!(shape.name(), "1x8:2x113:203x64");
-        for NamedShape { name, shape, .. } in SHAPES.iter() {
-            assert_eq!(
-                (parse_shape(name).unwrap(), &*shape.name()),
-                (*shape, *name)
-            );
+        for named in SHAPES.iter() {
+            assert_eq!(parse_shape(named.name).unwrap(), named.shape);
+            assert_eq!(named.shape.name(), named.name);
         }
         for bad in ["", "1x8x512", "axbxcxd", "1x8x512x64x2"] {
             assert!(parse_shape(bad).is_err(), "{bad}");
