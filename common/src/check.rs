@@ -42,14 +42,15 @@ impl fmt::Display for Source {
     }
 }
 
-/// The backend of a case and the number of its launches, whose outputs must be bitwise equal (gate C5).
+/// The backend of a case and the number of its launches, whose outputs must be bitwise equal (gate
+/// C5).
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     Emulated {
         /// The schedules of the plain build, at least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],
-        /// The schedules of the traced build, for gate H1. If there are any, the plain one also runs on
-        /// rows beyond 32-bit offsets.
+        /// The schedules of the traced build, for gate H1. If there are any, the plain one also
+        /// runs on rows beyond 32-bit offsets.
         traced: &'a [Schedule],
         /// Synchronisation that the plain build goes without.
         suppress: Option<&'a Place>,
@@ -145,8 +146,8 @@ pub enum NoOutput {
         /// Whether the GPU is lost.
         fatal: bool,
     },
-    /// A limit of the machine, which is no failure of the variant: the emulator gets no more memory or
-    /// address space.
+    /// A limit of the machine, which is no failure of the variant: the emulator gets no more memory
+    /// or address space.
     #[error("{0}")]
     NoMemory(String),
 }
@@ -184,7 +185,7 @@ pub struct Launched {
     pub findings: Vec<GateResult>,
 }
 
-/// What one launch left.
+/// The bytes that one launch left.
 #[derive(Debug)]
 pub struct Run {
     pub label: String,
@@ -212,9 +213,9 @@ pub fn check(
 
 /// Launches a case.
 ///
-/// The first launch has strided tensors between NaN (C6), and the numeric gates judge its output; later
-/// ones alternate between packed and strided, with and without log-sum-exps, so that C5 judges both. A
-/// case that is traced and clean runs once more on rows far apart.
+/// The first launch has strided tensors between NaN (C6), and the numeric gates judge its output;
+/// later ones alternate between packed and strided, with and without log-sum-exps, so that C5
+/// judges both. A case that is traced and clean runs once more on rows far apart.
 pub fn launch(
     stage: &LoadedStage,
     variant: &str,
@@ -360,8 +361,8 @@ pub fn buffers<'a>(
         .chain(log_sum_exps.map(|after| output("lse", &staged.lse, after)))
 }
 
-/// Prepares one of several launches: every second one is with log-sum-exps, where there are any and they
-/// are asked for.
+/// Prepares one of several launches: every second one is with log-sum-exps, where there are any and
+/// they are asked for.
 fn prepare_launch<'a>(
     prepared: &Prepared<'a>,
     staged: &StagedInputs,
@@ -416,8 +417,8 @@ fn launch_all(
     Ok(runs)
 }
 
-/// Judges H1 on strided tensors. Returns what the traced launches left, too, for C5: the builds differ in
-/// where registers lie.
+/// Judges H1 on strided tensors. Returns what the traced launches left, too, for C5: the builds
+/// differ in where registers lie.
 fn judge_hazards(
     prepared: &Prepared<'_>,
     staged: &Staged,

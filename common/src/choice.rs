@@ -8,7 +8,7 @@ use crate::stage::{Kernel, LoadedStage, Prepared, Unsupported};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a caller needs besides the output.
+/// The needs of a caller besides the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wanted {
     pub lse: bool,
@@ -127,7 +127,7 @@ pub fn modelled(dtype: Dtype) -> Dtype {
     }
 }
 
-/// What a choice depends on of a GPU.
+/// The properties of a GPU that a choice depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpu {
     pub name: String,

@@ -1,5 +1,5 @@
-//! The claims of a stage, as data, before anything is measured: that a family is faster (gate L1), and
-//! the figures that show why (gate E1).
+//! The claims of a stage, as data, before anything is measured: that a family is faster (gate L1),
+//! and the figures that show why (gate E1).
 
 use crate::metric::Metric;
 use crate::problem::{Dtype, Mask};
@@ -18,7 +18,7 @@ pub struct Claim {
     pub why: &'static str,
 }
 
-/// What a claim predicts about a metric's value.
+/// The prediction about a metric's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Relation {
     /// `base / value >= at_least`, both timed A B B A.
@@ -31,8 +31,8 @@ pub enum Relation {
         rival: Rival,
         at_least: f64,
     },
-    /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the same
-    /// preset, else the families' defaults are.
+    /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the
+    /// same preset, else the families' defaults are.
     Ratio {
         base: Base,
         /// Equal to `at_most` for an exact ratio.

@@ -1,8 +1,8 @@
-//! OCP FP8 E4M3FN: 1 sign, 4 exponent bits (bias 7), 3 mantissa bits; no infinity; `0x7f` and `0xff` are NaN; at most 448
-//! (OCP 8-bit Floating Point Specification (OFP8) 1.0, table 1).
+//! OCP FP8 E4M3FN: 1 sign, 4 exponent bits (bias 7), 3 mantissa bits; no infinity; `0x7f` and
+//! `0xff` are NaN; at most 448 (OCP 8-bit Floating Point Specification (OFP8) 1.0, table 1).
 //!
-//! Overflow saturates, as with CUDA's `__NV_SATFINITE` and `cvt.satfinite`. PyTorch and ml_dtypes make it NaN: their files
-//! differ in values above 464.
+//! Overflow saturates, as with CUDA's `__NV_SATFINITE` and `cvt.satfinite`. PyTorch and ml_dtypes
+//! make it NaN: their files differ in values above 464.
 
 /// An E4M3 number by its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -41,13 +41,13 @@ impl E4m3 {
         }
         let magnitude = value.abs();
         let code = if magnitude.to_bits() < MIN_NORMAL_F32_BITS {
-            // Subnormal: an integer number of steps. 8 steps are the smallest normal, whose code is 8,
-            // too.
+            // Subnormal: an integer number of steps. 8 steps are the smallest normal, whose code is
+            // 8, too.
             (magnitude / SUBNORMAL_STEP).round_ties_even() as u8
         } else {
             let bits = magnitude.to_bits();
-            // Half a step minus one, plus one if the kept part is odd: carries exactly when rounding up
-            // is due.
+            // Half a step minus one, plus one if the kept part is odd: carries exactly when
+            // rounding up is due.
             let odd = (bits >> DROPPED_BITS) & 1;
             let rounded = (bits + ((1 << (DROPPED_BITS - 1)) - 1) + odd) >> DROPPED_BITS;
             (rounded - (BIAS_SHIFT << 3)).min(u32::from(MAX_BITS)) as u8

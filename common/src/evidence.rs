@@ -31,8 +31,8 @@ pub enum NotCounted {
     NotTraced(#[from] Fault),
 }
 
-/// Counts a launch. Where no mask and no ragged tile makes blocks different, the first and the last are
-/// traced and stand for all, if they agree.
+/// Counts a launch. Where no mask and no ragged tile makes blocks different, the first and the last
+/// are traced and stand for all, if they agree.
 pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, NotCounted> {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
     let has_sample = are_blocks_alike(prepared, &staged.problem) && ends[0] != ends[1];

@@ -1,5 +1,5 @@
-//! The two 16-bit formats, of outputs and of P. Outputs are held as the f32 values of their codes, which is
-//! exact and keeps codes apart.
+//! The two 16-bit formats, of outputs and of P. Outputs are held as the f32 values of their codes,
+//! which is exact and keeps codes apart.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -100,7 +100,8 @@ impl Format {
         }
     }
 
-    /// Returns the spacing at magnitude `value`; below [`Format::smallest_normal`] that of subnormals.
+    /// Returns the spacing at magnitude `value`; below [`Format::smallest_normal`] that of
+    /// subnormals.
     pub fn ulp(self, value: f64) -> f64 {
         let least = self.smallest_normal();
         let normal = if value.is_normal() {

@@ -1,9 +1,9 @@
 //! A tensor as it lies in a kernel's memory: rows, with NaN around them and in every gap of its
 //! placement. Both backends upload the same bytes; gate C6 looks at them again after the launch.
 //!
-//! The gap between heads is as tall as the tallest tile, so that a tile that runs past the last row of a
-//! strided tensor reads NaN and never a neighbour's row, which masking would hide. Each tensor has
-//! pitches of its own, so that the stride of one, used for another, leads into a gap.
+//! The gap between heads is as tall as the tallest tile, so that a tile that runs past the last row
+//! of a strided tensor reads NaN and never a neighbour's row, which masking would hide. Each tensor
+//! has pitches of its own, so that the stride of one, used for another, leads into a gap.
 
 use crate::format::Format;
 use crate::inputs::{Operand, Tensor, index_of};
@@ -12,18 +12,18 @@ use std::ops::Range;
 
 pub use crate::placement::STRIDE_ALIGN;
 
-/// The number of NaN rows before the first element, after the last, and between heads: no stage has a
-/// taller tile (each stage's tests ask).
+/// The number of NaN rows before the first element, after the last, and between heads: no stage has
+/// a taller tile (each stage's tests ask).
 pub const GAP_ROWS: usize = 256;
-/// The alignment in bytes of an image's base address and, where its placement has no other, of its first
-/// element's offset.
+/// The alignment in bytes of an image's base address and, where its placement has no other, of its
+/// first element's offset.
 pub const BASE_ALIGN: usize = 128;
 /// An output element before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's
-/// `0x7e00` or `0xfe00` in f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and "computed as
-/// NaN" differ.
+/// `0x7e00` or `0xfe00` in f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and
+/// "computed as NaN" differ.
 pub const UNWRITTEN: u16 = 0xffff;
-/// An element of an output's guard bands and gaps: another NaN, so that unwritten elements copied there
-/// are seen.
+/// An element of an output's guard bands and gaps: another NaN, so that unwritten elements copied
+/// there are seen.
 pub const OUTPUT_GUARD: u16 = 0xffa5;
 /// A byte of NaN in every dtype.
 const INPUT_GUARD: u8 = 0xff;
@@ -39,8 +39,8 @@ named! {
     pub enum Layout {
         /// Dense rows between guard bands: what timing uses.
         Packed = "packed",
-        /// A row pitch of each tensor's own, NaN rows between heads, batches not a multiple of heads
-        /// apart.
+        /// A row pitch of each tensor's own, NaN rows between heads, batches not a multiple of
+        /// heads apart.
         Strided = "strided",
     }
 }
@@ -59,8 +59,8 @@ impl Layout {
                     None => 5,
                 };
                 let row_gap = units * STRIDE_ALIGN;
-                // One unit more than whole rows: a kernel that mixes up strides cannot land on a row's
-                // start by luck.
+                // One unit more than whole rows: a kernel that mixes up strides cannot land on a
+                // row's start by luck.
                 let head_gap = GAP_ROWS * (row_bytes + row_gap) + STRIDE_ALIGN;
                 Placement {
                     gaps: [3 * STRIDE_ALIGN, head_gap, row_gap],
@@ -231,8 +231,9 @@ impl Image {
         }
     }
 
-    /// Returns the image with rows so far apart that nearly every offset and stride takes more than 32
-    /// bits; without bytes, but with their number. Rows of one place in their heads share a page.
+    /// Returns the image with rows so far apart that nearly every offset and stride takes more than
+    /// 32 bits; without bytes, but with their number. Rows of one place in their heads share a
+    /// page.
     pub fn far_apart(&self) -> (Self, usize) {
         let [batch, heads, rows, dim] = self.extents;
         let unit = (dim * self.element_bytes).next_multiple_of(BASE_ALIGN) / self.element_bytes;
@@ -397,7 +398,7 @@ mod tests {
         let parts = (orders, units(), units(), units(), 0..20usize);
         let others = parts.prop_map(|(order, batch, head, row, offset)| Placement {
             order,
-            gaps: [batch, head, row].map(|units| units * STRIDE_ALIGN),
+            gaps: [batch, head, row].map(|gap| gap * STRIDE_ALIGN),
             offset: offset * STRIDE_ALIGN,
         });
         prop_oneof![of_layouts, others]
@@ -418,7 +419,7 @@ mod tests {
             }
             let mut is_element = vec![false; image.bytes.len()];
             for (i, stored) in source.bytes.chunks(dtype.bytes()).enumerate() {
-                let [b, h, s, d] = index_of(extents, i).map(|i| i as i64);
+                let [b, h, s, d] = index_of(extents, i).map(|index| index as i64);
                 let [batch, head, row] = image.strides;
                 let element = (b * batch + h * head + s * row + d) as usize;
                 let start = image.offset + element * image.element_bytes;
@@ -503,7 +504,8 @@ mod tests {
             }
             let last_element = (rows[rows.len() - 1].start - far.offset) / far.element_bytes;
             assert!(last_element > 1 << 36, "{extents:?}");
-            // Batch and head alone are too far for 32 bits; a row, within the 32 of the smallest tile.
+            // Batch and head alone are too far for 32 bits; a row, within the 32 of the smallest
+            // tile.
             assert!(far.strides[..2].iter().all(|stride| *stride > 1 << 32));
             assert!(32 * far.strides[2] >= 1 << 32);
         }

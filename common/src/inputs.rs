@@ -1,6 +1,6 @@
-//! Q, K and V of a case: seeded families, rounded to storage, or real tensors. Values never depend on
-//! dtype, and have the same bits on every machine: IEEE operations of this file (see [`Stream`]), no
-//! libm.
+//! Q, K and V of a case: seeded families, rounded to storage, or real tensors. Values never depend
+//! on dtype, and have the same bits on every machine: IEEE operations of this file (see
+//! [`Stream`]), no libm.
 
 use crate::e4m3::E4m3;
 use crate::problem::{Dtype, Problem};
@@ -27,22 +27,24 @@ named! {
         Large = "large",
         /// One key per head wins with a logit near 12 above the others.
         Peaked = "peaked",
-        /// Key 0 takes three quarters of the weight, with a value 16 times smaller, as attention sinks do.
+        /// Key 0 takes three quarters of the weight, with a value 16 times smaller, as attention
+        /// sinks do.
         Sink = "sink",
-        /// N(0, 1) + N(0, 100) · Bernoulli(0.001), FlashAttention-3's outliers (section 4.2 of its paper).
+        /// N(0, 1) + N(0, 100) · Bernoulli(0.001), FlashAttention-3's outliers (section 4.2 of its
+        /// paper).
         Outliers = "outliers",
-        /// Logits between −2000 and −20, the largest of a row between −40 and −200 where it sees many
-        /// keys: a running maximum that starts at 0, and padding keys, win by far.
+        /// Logits between −2000 and −20, the largest of a row between −40 and −200 where it sees
+        /// many keys: a running maximum that starts at 0, and padding keys, win by far.
         DeepNegative = "deep-negative",
-        /// 60 to 100 · N(0, 1): one-hot rows, but for every fourth key, which repeats the one before,
-        /// exactly or but for one step of f16: ties and near ties.
+        /// 60 to 100 · N(0, 1): one-hot rows, but for every fourth key, which repeats the one
+        /// before, exactly or but for one step of f16: ties and near ties.
         Huge = "huge",
-        /// Maxima of neighbouring rows thousands apart, over keys that all count: another row's state
-        /// over- or underflows.
+        /// Maxima of neighbouring rows thousands apart, over keys that all count: another row's
+        /// state over- or underflows.
         MixedScale = "mixed-scale",
-        /// Scores of 1e7 to 1e9 for every key of a row, positive or negative: half of the keys alike,
-        /// which win together in rows of positive ones; in the others one key wins. f32 holds such a
-        /// score to no better than 1 to 64.
+        /// Scores of 1e7 to 1e9 for every key of a row, positive or negative: half of the keys
+        /// alike, which win together in rows of positive ones; in the others one key wins. f32
+        /// holds such a score to no better than 1 to 64.
         Colossal = "colossal",
         /// F16: V of N(0, 1) · 2^-15, subnormals nearly all, and so is O.
         Subnormal = "subnormal",
@@ -52,8 +54,8 @@ named! {
         RandomScales = "random-scales",
         /// E4M3: head 0 of Q, 1 of K, 2 of V (modulo their number) is zero.
         ZeroHead = "zero-head",
-        /// BF16: Q of 2^30 · N(0, 1), K of 2^-30 · N(0, 1), V of 2^±40 · N(0, 1) in alternating heads:
-        /// beyond f16.
+        /// BF16: Q of 2^30 · N(0, 1), K of 2^-30 · N(0, 1), V of 2^±40 · N(0, 1) in alternating
+        /// heads: beyond f16.
         WideRange = "wide-range",
     }
 }
@@ -143,7 +145,8 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// Rounds values to storage. `scales` has one per batch and head for E4M3; `None` takes absmax / 448.
+    /// Rounds values to storage. `scales` has one per batch and head for E4M3; `None` takes absmax
+    /// / 448.
     ///
     /// # Panics
     ///
@@ -175,8 +178,8 @@ impl Operand {
         }
     }
 
-    /// Makes an operand of stored elements, row-major, little-endian; for E4M3 with `[batch, heads]`
-    /// scales.
+    /// Makes an operand of stored elements, row-major, little-endian; for E4M3 with `[batch,
+    /// heads]` scales.
     pub fn from_parts(
         extents: [usize; 4],
         dtype: Dtype,
@@ -321,7 +324,8 @@ impl Inputs {
         }
     }
 
-    /// Gives all heads one scale, for libraries without scales of heads: the same codes, other values.
+    /// Gives all heads one scale, for libraries without scales of heads: the same codes, other
+    /// values.
     pub fn with_one_scale(mut self) -> Self {
         for operand in [&mut self.q, &mut self.k, &mut self.v] {
             let largest = operand.scales.iter().copied().fold(0.0, f32::max);

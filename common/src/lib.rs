@@ -1,5 +1,5 @@
-//! The host code that all stages share: problems, inputs, references, gates, timing, records and the two
-//! backends.
+//! The host code that all stages share: problems, inputs, references, gates, timing, records and
+//! the two backends.
 
 #[macro_use]
 mod named;

@@ -14,7 +14,7 @@ const LEAST_CAPABILITY: u32 = 80;
 /// The compute capability times ten from which there are clusters.
 const CLUSTERS: u32 = 90;
 
-/// What decides which kernels a device runs.
+/// The limits that decide which kernels a device runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLimits {
     /// The compute capability times ten: 89.

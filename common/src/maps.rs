@@ -1,5 +1,5 @@
-//! A kernel's launch argument: parameters and, for TMA, tensor maps of Q, K, V and O, which the driver
-//! encodes for a GPU and the emulator for itself.
+//! A kernel's launch argument: parameters and, for TMA, tensor maps of Q, K, V and O, which the
+//! driver encodes for a GPU and the emulator for itself.
 
 use crate::params::{
     AttentionLaunch, AttentionMaps, AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL,
@@ -10,8 +10,8 @@ use crate::problem::{Mask, Problem, Shape};
 /// The bytes of an element of O.
 const OUTPUT_BYTES: usize = 2;
 
-/// The bytes of a wavefront of shared memory; a box's row and its swizzle are as wide, or as a row if that is
-/// shorter.
+/// The bytes of a wavefront of shared memory; a box's row and its swizzle are as wide, or as a row
+/// if that is shorter.
 const MAX_BOX_BYTES: usize = 128;
 
 /// The rows of each operand's box; 0 without a map.
@@ -40,8 +40,8 @@ impl BoxRows {
     }
 }
 
-/// A tensor of rows, heads and batches, and the box that TMA moves at a time: `box_rows` rows of one head, of
-/// `box_columns` columns each, swizzled by their width.
+/// A tensor of rows, heads and batches, and the box that TMA moves at a time: `box_rows` rows of
+/// one head, of `box_columns` columns each, swizzled by their width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// The address of the first element.

@@ -1,4 +1,5 @@
-//! The registry of metrics: the name, unit, direction, threshold with its source, and gate of every figure.
+//! The registry of metrics: the name, unit, direction, threshold with its source, and gate of every
+//! figure.
 
 use crate::verdict::GateId;
 #[cfg(feature = "emulated")]
@@ -61,7 +62,8 @@ pub enum Better {
 pub enum Threshold {
     /// Any difference.
     Exact,
-    /// Any difference, for better or worse unless the latency of the same kernel shows the opposite.
+    /// Any difference, for better or worse unless the latency of the same kernel shows the
+    /// opposite.
     ExactUnlessLatency,
     /// A whole 95 % interval of the ratio beyond this share.
     Interval(f64),
@@ -84,7 +86,7 @@ pub enum Source {
     Gpu,
 }
 
-/// What is known about a metric.
+/// The entry of a metric in the registry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
     pub label: &'static str,
@@ -94,8 +96,8 @@ pub struct Spec {
     pub because: &'static str,
     pub source: Source,
     pub gate: Option<GateId>,
-    /// Whether ncu reads what the emulator counts, so that claims are judged on a GPU, too. Other counters
-    /// mean something else to ncu.
+    /// Whether ncu reads what the emulator counts, so that claims are judged on a GPU, too. Other
+    /// counters mean something else to ncu.
     pub is_judged_by_ncu: bool,
     /// The part and the whole of a share.
     pub parts: Option<(Metric, Metric)>,
@@ -238,8 +240,8 @@ const fn profiled(label: &'static str, unit: Unit) -> Spec {
     not_compared(label, unit, BECAUSE).from(Source::Profile)
 }
 
-/// The change of a latency that counts: two measurements of the same code in one process differ by up to
-/// 1.6 % in the first committed records.
+/// The change of a latency that counts: two measurements of the same code in one process differ by
+/// up to 1.6 % in the first committed records.
 pub const LATENCY_CHANGE: f64 = 0.02;
 
 /// The share of its gate's bound below which a change of an error does not count.
@@ -299,15 +301,15 @@ metrics! {
     SpeedupP50: speedup("speedup p50"),
     SpeedupP90: speedup("speedup p90"),
     SpeedupMean: speedup("speedup mean"),
-    /// `(p90 - p50) / p50` of the noisier arm; above gate L1's limit, the ratio's drift, where that is
-    /// less.
+    /// `(p90 - p50) / p50` of the noisier arm; above gate L1's limit, the ratio's drift, where that
+    /// is less.
     Noise: context("noise", Unit::Share),
     /// The roofline, or an empty launch.
     FloorUs: context("speed of light", Unit::Us),
     /// The number of a random problem in its run.
     Draw: context("random problem", Unit::Count),
-    /// The time of the library's choice over that of the fastest variant, over random problems; so is the
-    /// next.
+    /// The time of the library's choice over that of the fastest variant, over random problems; so
+    /// is the next.
     RegretMean: context("regret", Unit::Ratio),
     RegretWorst: context("worst regret", Unit::Ratio),
     /// The largest error from FP64, over all cases.
@@ -414,7 +416,9 @@ metrics! {
     DramThroughput: profiled("DRAM throughput", Unit::Share),
     DramBytes: profiled("DRAM bytes", Unit::Count),
     AchievedOccupancy: profiled("achieved occupancy", Unit::Share),
-    TensorPipeActive: profiled("tensor pipe active", Unit::Share).judged_by(GateId::E1).also_by_ncu(),
+    TensorPipeActive: profiled("tensor pipe active", Unit::Share)
+        .judged_by(GateId::E1)
+        .also_by_ncu(),
     SectorsPerRead: profiled("sectors per global read", Unit::Ratio),
     L2SectorsRead: profiled("L2 sectors read", Unit::Count),
     L2HitRate: profiled("L2 hit rate", Unit::Share),
@@ -632,7 +636,8 @@ mod tests {
                 ..
             } = metric.spec();
             assert!(!because.is_empty(), "{metric}");
-            // Only a metric that is not informational can be a regression, and only what is compared.
+            // Only a metric that is not informational can be a regression, and only what is
+            // compared.
             let is_compared = threshold != Threshold::NotCompared;
             assert!(
                 is_compared || metric.spec().gate.is_some() || better == Better::Informational,

@@ -1,5 +1,7 @@
-//! The host's side of the contract with the kernels: `params.h` and `launch.h` of `common/cuda/attn`, through bindgen. Not edited
-//! by hand; `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
+//! The host's side of the contract with the kernels: `params.h` and `launch.h` of
+//! `common/cuda/attn`, through bindgen. Not edited by hand:
+//! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it
+//! out of date.
 #![allow(
     missing_docs,
     non_upper_case_globals,

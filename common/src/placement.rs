@@ -1,5 +1,5 @@
-//! The places of one tensor's elements, in any order of batch, head and row that no two elements share, and
-//! their text: `bshd/s256/b48@16`.
+//! The places of one tensor's elements, in any order of batch, head and row that no two elements
+//! share, and their text: `bshd/s256/b48@16`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,17 +10,17 @@ pub const STRIDE_ALIGN: usize = 16;
 /// The number of outer dimensions: batch, head and row.
 pub const DIMENSIONS: usize = 3;
 
-/// The places of a tensor's elements. A row of elements is contiguous. The innermost of the three dimensions
-/// steps over a row and its gap, the next one over all of the innermost and its gap, and so on: elements never
-/// share an address.
+/// The places of a tensor's elements. A row of elements is contiguous. The innermost of the three
+/// dimensions steps over a row and its gap, the next one over all of the innermost and its gap, and
+/// so on: elements never share an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     pub order: Order,
     /// The bytes after each batch, each head and each row that belong to no element; multiples of
     /// [`STRIDE_ALIGN`].
     pub gaps: [usize; DIMENSIONS],
-    /// The bytes from a boundary of [`crate::image::BASE_ALIGN`] to the first element; a multiple of
-    /// [`STRIDE_ALIGN`].
+    /// The bytes from a boundary of [`crate::image::BASE_ALIGN`] to the first element; a multiple
+    /// of [`STRIDE_ALIGN`].
     pub offset: usize,
 }
 
@@ -58,8 +58,8 @@ const LETTERS: [char; DIMENSIONS] = ['b', 'h', 's'];
 /// A text that is no placement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{text}' is not a placement: expected ORDER[/bGAP][/hGAP][/sGAP][@OFFSET] with gaps and offset \
-     in bytes, multiples of {STRIDE_ALIGN}, such as bhsd or bshd/s256/b48@16"
+    "'{text}' is not a placement: expected ORDER[/bGAP][/hGAP][/sGAP][@OFFSET] with gaps and \
+     offset in bytes, multiples of {STRIDE_ALIGN}, such as bhsd or bshd/s256/b48@16"
 )]
 pub struct PlacementError {
     pub text: String,
@@ -81,8 +81,8 @@ impl Placement {
             .all(|bytes| bytes.is_multiple_of(STRIDE_ALIGN) && bytes < MOST_BYTES)
     }
 
-    /// Returns the bytes from one batch, head and row to the next. `extents` are those of batch, head and
-    /// row.
+    /// Returns the bytes from one batch, head and row to the next. `extents` are those of batch,
+    /// head and row.
     pub fn strides(&self, extents: [usize; DIMENSIONS], row_bytes: usize) -> [usize; DIMENSIONS] {
         let (mut strides, mut step) = ([0; DIMENSIONS], row_bytes);
         for dimension in self.order.dimensions().into_iter().rev() {

@@ -65,8 +65,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the shape of self-attention `(B, H, S, D)`: as many key heads as query heads, as many keys as
-    /// queries.
+    /// Returns the shape of self-attention `(B, H, S, D)`: as many key heads as query heads, as
+    /// many keys as queries.
     pub const fn bhsd(batch: usize, heads: usize, seq: usize, head_dim: usize) -> Self {
         Self {
             batch,
@@ -217,8 +217,8 @@ impl Problem {
         })
     }
 
-    /// Returns the number of keys that a query row sees, `0..visible_keys(row)`; 0 in a row that causal
-    /// masking empties.
+    /// Returns the number of keys that a query row sees, `0..visible_keys(row)`; 0 in a row that
+    /// causal masking empties.
     pub fn visible_keys(&self, row: usize) -> usize {
         match self.mask {
             Mask::Full => self.shape.seq_kv,
@@ -265,14 +265,14 @@ named! {
     /// A kind of shape, which decides what runs have it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Kind {
-        /// Less than a GPU at a time. Tiers run these alone: all families and seeds of others on every
-        /// variant take hours.
+        /// Less than a GPU at a time. Tiers run these alone: all families and seeds of others on
+        /// every variant take hours.
         Small = "Small grids",
         Large = "Large grids",
         /// Shapes of models, which nobody chose to suit a tile.
         Everyday = "Everyday",
-        /// Few queries over many keys, which come from device memory: they are timed over more than the
-        /// L2 cache holds.
+        /// Few queries over many keys, which come from device memory: they are timed over more than
+        /// the L2 cache holds.
         Decode = "Decode",
         /// Shapes without a name.
         Other = "Other",
@@ -376,9 +376,9 @@ fn parse_extents(text: &str) -> Result<Shape, ProblemError> {
     })
 }
 
-/// Returns ragged, unequal and grouped shapes: tile edges on both sides, single rows, more queries than keys
-/// and the reverse. They come from FlashAttention's and xFormers' test grids; (1, 239), (799, 3) and
-/// (113, 203) are FlashAttention's pairs.
+/// Returns ragged, unequal and grouped shapes: tile edges on both sides, single rows, more queries
+/// than keys and the reverse. They come from FlashAttention's and xFormers' test grids; (1, 239),
+/// (799, 3) and (113, 203) are FlashAttention's pairs.
 pub fn edge_shapes() -> Vec<Shape> {
     const RAGGED: [usize; 17] = [
         1, 2, 15, 16, 17, 31, 33, 63, 65, 113, 127, 129, 203, 239, 511, 513, 1023,

@@ -1,10 +1,11 @@
-//! E4M3 codes of values and back: one f32 scale per batch and head, `value = scale * code`. Encoder and
-//! decoder stand side by side so that they cannot use different level counts.
+//! E4M3 codes of values and back: one f32 scale per batch and head, `value = scale * code`. Encoder
+//! and decoder stand side by side so that they cannot use different level counts.
 
 use crate::e4m3::E4m3;
 use rayon::prelude::*;
 
-/// Returns `absmax / 448`; 1 for an all-zero head, at least the smallest normal f32. `values` are finite.
+/// Returns `absmax / 448`; 1 for an all-zero head, at least the smallest normal f32. `values` are
+/// finite.
 pub fn scale_of(values: &[f32]) -> f32 {
     let absmax = values
         .iter()
@@ -16,8 +17,9 @@ pub fn scale_of(values: &[f32]) -> f32 {
     }
 }
 
-/// Returns the nearest code to `value / scale`, saturating beyond ±448. The division rounds in f32 first: a
-/// quotient within 2^-24 of a midpoint may take the other neighbour; the order of values is kept.
+/// Returns the nearest code to `value / scale`, saturating beyond ±448. The division rounds in f32
+/// first: a quotient within 2^-24 of a midpoint may take the other neighbour; the order of values
+/// is kept.
 pub fn encode(value: f32, scale: f32) -> E4m3 {
     E4m3::from_f32(value / scale)
 }
@@ -112,8 +114,8 @@ mod tests {
         );
     }
 
-    /// A codec that scales by 127.5 on one side and 127 on the other (fault P4) has gain 1.004 and a bias
-    /// of 0.4 % of the largest value.
+    /// A codec that scales by 127.5 on one side and 127 on the other (fault P4) has gain 1.004 and
+    /// a bias of 0.4 % of the largest value.
     #[test]
     fn the_codec_has_no_gain_and_no_bias() {
         let values: Vec<f32> = (-1000..=1000).map(|step| step as f32 / 1000.0).collect();
@@ -142,8 +144,8 @@ mod tests {
             let (low, high) = if a <= b { (a, b) } else { (b, a) };
             prop_assert!(round_trip(low, scale) <= round_trip(high, scale));
             prop_assert_eq!(round_trip(-a, scale), -round_trip(a, scale));
-            // 3 mantissa bits: half a step is at most 2^-4 of a normal value, and 2^-10 of the scale
-            // below.
+            // 3 mantissa bits: half a step is at most 2^-4 of a normal value, and 2^-10 of the
+            // scale below.
             let clamped = f64::from(a.clamp(-absmax, absmax));
             let bound = (clamped.abs() / 16.0).max(f64::from(scale) / 1024.0) * (1.0 + 1e-6);
             let error = (round_trip(clamped as f32, scale) - clamped).abs();

@@ -7,7 +7,7 @@ use crate::verdict::{GateId, GateResult};
 use kernel_build::report::Resources;
 use std::collections::BTreeMap;
 
-/// What an instance declares about itself.
+/// The facts that an instance declares about itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelFacts {
     pub symbol: String,
@@ -27,8 +27,8 @@ pub struct KernelFacts {
     pub lse: bool,
 }
 
-/// The caps of an instance, committed in the stage's `caps.csv`. No compiler reads them: growth fails
-/// gate R1 instead of going unseen below launch bounds.
+/// The caps of an instance, committed in the stage's `caps.csv`. No compiler reads them: growth
+/// fails gate R1 instead of going unseen below launch bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     pub register_cap: u32,
@@ -39,12 +39,12 @@ impl Caps {
     /// The first line of `caps.csv`.
     pub const HEAD: &str = "symbol,registers,shared_bytes";
 
-    /// The architectures of a plain build, whose registers are capped. Others may take more without a
-    /// spill: sm_120 up to 21.
+    /// The architectures of a plain build, whose registers are capped. Others may take more without
+    /// a spill: sm_120 up to 21.
     pub const ARCHITECTURES: [&str; 2] = ["sm_89", "sm_90a"];
 
-    /// Returns the worst architecture's registers, rounded up to 8, plus 8; shared memory rounded up to
-    /// 1 KB.
+    /// Returns the worst architecture's registers, rounded up to 8, plus 8; shared memory rounded
+    /// up to 1 KB.
     pub fn of(facts: &KernelFacts, entries: &[PtxasEntry]) -> Self {
         let mut registers = 0;
         let mut most_shared_bytes = 0;
@@ -81,7 +81,7 @@ impl Caps {
     }
 }
 
-/// What ptxas reported of an instance for one architecture.
+/// The report of ptxas on an instance for one architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxasEntry {
     pub arch: String,
@@ -148,7 +148,8 @@ pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
 fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: usize) -> (u32, u32) {
     let warps = threads.div_ceil(32);
     let registers_per_warp = (registers.max(1) * 32).next_multiple_of(REGISTER_UNIT);
-    // Each of the four partitions holds whole warps, so warps are counted per partition and multiplied.
+    // Each of the four partitions holds whole warps, so warps are counted per partition and
+    // multiplied.
     let warps_by_registers = (sm.registers / 4 / registers_per_warp) * 4;
     let shared_per_block = (shared_bytes + RESERVED_SHARED_BYTES).next_multiple_of(SHARED_UNIT);
     let blocks = sm
@@ -159,8 +160,8 @@ fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: us
     (blocks * warps, sm.threads / 32)
 }
 
-/// Returns the static shared memory that a kernel declares: from sm_90 on, some versions of ptxas count
-/// the reserved bytes as static ones.
+/// Returns the static shared memory that a kernel declares: from sm_90 on, some versions of ptxas
+/// count the reserved bytes as static ones.
 fn declared_static_bytes(entry: &PtxasEntry) -> usize {
     let bytes = entry.resources.static_shared_bytes as usize;
     let digits: String = entry.arch.chars().filter(char::is_ascii_digit).collect();

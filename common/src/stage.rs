@@ -12,15 +12,15 @@ use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;
 
-/// A function that returns the instances that `kernel.cu` declares, with their number, maps (null where
-/// all take parameters alone) and clusters' blocks (null where there are none).
+/// A function that returns the instances that `kernel.cu` declares, with their number, maps (null
+/// where all take parameters alone) and clusters' blocks (null where there are none).
 pub type Table = unsafe extern "C" fn(
     *mut i32,
     *mut *const AttentionMaps,
     *mut *const i32,
 ) -> *const AttentionKernel;
 
-/// What the build script made of a stage.
+/// The products of a stage's build script.
 pub struct Artifacts {
     pub kernels: Table,
     /// `None` without the feature `emulated`.
@@ -35,7 +35,7 @@ pub struct Artifacts {
     pub sources: &'static [(&'static str, &'static str)],
 }
 
-/// What a stage declares about itself.
+/// The declarations of a stage about itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageInfo {
     pub id: &'static str,
@@ -49,7 +49,8 @@ pub struct StageInfo {
     pub redundant: &'static [Redundant],
 }
 
-/// The place of a stage in the ladder, which is a tree: pages show the main path and the branches apart.
+/// The place of a stage in the ladder, which is a tree: pages show the main path and the branches
+/// apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// A rung of the main path.
@@ -62,8 +63,8 @@ pub enum Role {
     },
 }
 
-/// A synchronisation site that every instance of a family does without; [`crate::suppression`] demands
-/// that each is listed, and no other.
+/// A synchronisation site that every instance of a family does without; [`crate::suppression`]
+/// demands that each is listed, and no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redundant {
     pub family: &'static str,
@@ -115,7 +116,8 @@ pub enum Unsupported {
     #[error("{variant} does not support this problem: {reason}")]
     Problem { variant: String, reason: String },
     #[error(
-        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of another stage"
+        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of \
+         another stage"
     )]
     Lse { variant: String },
     #[error("{variant} needs {needed}; the device has {available}")]
@@ -158,13 +160,14 @@ pub trait Attention: Sync {
 
     fn artifacts(&self) -> &'static Artifacts;
 
-    /// Returns whether the queries of all heads that read the same keys are rows of the same blocks.
+    /// Returns whether the queries of all heads that read the same keys are rows of the same
+    /// blocks.
     fn packs_heads(&self, _kernel: &Kernel) -> bool {
         false
     }
 
-    /// Returns the blocks: one per tile of rows, query head (or key head, where those are packed) and
-    /// batch; tiles in whole clusters.
+    /// Returns the blocks: one per tile of rows, query head (or key head, where those are packed)
+    /// and batch; tiles in whole clusters.
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
         let Shape {
             batch,
@@ -217,7 +220,8 @@ impl fmt::Debug for LoadedStage {
     }
 }
 
-/// The capacity of the emulated table: `AttentionTable::CAPACITY` of the emulator's `attn/variant.cuh`.
+/// The capacity of the emulated table: `AttentionTable::CAPACITY` of the emulator's
+/// `attn/variant.cuh`.
 const TABLE_CAPACITY: i32 = 256;
 
 impl LoadedStage {
@@ -291,8 +295,8 @@ impl LoadedStage {
         names
     }
 
-    /// Returns one preset per family: the stage's default, else the first declared, of those that the
-    /// device can run for every dtype and head size, if any.
+    /// Returns one preset per family: the stage's default, else the first declared, of those that
+    /// the device can run for every dtype and head size, if any.
     pub fn family_variants(&self) -> Vec<&str> {
         let mut chosen: Vec<&Kernel> = Vec::new();
         for kernel in &self.kernels {
@@ -323,8 +327,8 @@ impl LoadedStage {
             .map(|kernel| kernel.family.as_str())
     }
 
-    /// Returns the stage's default, or the first of its family that the device can run for every dtype
-    /// and head size.
+    /// Returns the stage's default, or the first of its family that the device can run for every
+    /// dtype and head size.
     pub fn default_variant(&self) -> &str {
         let declared = self.info().default_variant;
         self.family_variants()
@@ -463,8 +467,8 @@ fn read_table(table: Table) -> Result<Vec<Kernel>, TableError> {
     if count > TABLE_CAPACITY {
         return Err(TableError::Full { count });
     }
-    // SAFETY: the tables hold `count` initialised records each and live as long as the program; only
-    // the first is always there.
+    // SAFETY: the tables hold `count` initialised records each and live as long as the program;
+    // only the first is always there.
     let read = |index| unsafe {
         read_record(
             &*records.add(index),
@@ -588,8 +592,8 @@ mod tests {
     use crate::inputs::{Family, Inputs};
     use crate::problem::Mask;
 
-    /// A stage is built so by `cargo test -p common -p attention-ladder`: the features of one are those
-    /// of both, and no stage's is among them.
+    /// A stage is built so by `cargo test -p common -p attention-ladder`: the features of one are
+    /// those of both, and no stage's is among them.
     #[test]
     fn a_stage_without_emulated_kernels_is_read_and_refuses_to_be_emulated() {
         let record = AttentionKernel {

@@ -1,9 +1,9 @@
-//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left out
-//! once.
+//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left
+//! out once.
 //!
 //! A *site* is a line of the source. It is needed if, without it, one instance of the family has a
-//! hazard (H1), a launch that fails, or an output that fails one of C1 to C6 under some schedule. A site
-//! that every instance does without *survives*, and
+//! hazard (H1), a launch that fails, or an output that fails one of C1 to C6 under some schedule. A
+//! site that every instance does without *survives*, and
 //! [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list it.
 
 use crate::check::{Target, check, failures};
@@ -21,15 +21,15 @@ use emulator::{Place, Schedule, TraceReport};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// The number of tiles of keys, to which one key is added: rings of up to six tiles are filled, drained
-/// and used again, and the last tile is ragged.
+/// The number of tiles of keys, to which one key is added: rings of up to six tiles are filled,
+/// drained and used again, and the last tile is ragged.
 pub const TILES: usize = 7;
 
 /// The number of tiles for a survivor: deeper rings, and one for each of several groups of warps.
 const MANY_TILES: usize = 16;
 
-/// The schedules of the plain build for a survivor. Under the last three, one warp of each block runs
-/// only when no other can.
+/// The schedules of the plain build for a survivor. Under the last three, one warp of each block
+/// runs only when no other can.
 const THOROUGH: [Schedule; 6] = [
     SCHEDULES[0],
     SCHEDULES[1],
@@ -42,18 +42,18 @@ const THOROUGH: [Schedule; 6] = [
 /// The presets in which sites are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presets {
-    /// The presets of [`LoadedStage::family_variants`]. Others are asked only about a site that survives
-    /// and is not listed. A listed site must show no hazard.
+    /// The presets of [`LoadedStage::family_variants`]. Others are asked only about a site that
+    /// survives and is not listed. A listed site must show no hazard.
     OnePerFamily,
     All,
 }
 
-/// What the mutants of all sites did.
+/// The findings on the mutants of all sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppressed {
     pub sites: Vec<SiteResult>,
-    /// The entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no site, or
-    /// several, and refused launches.
+    /// The entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no
+    /// site, or several, and refused launches.
     pub errors: Vec<String>,
     /// The variants that are broken with all sites, so that their family's sites are not judged.
     pub broken: Vec<Broken>,
@@ -81,7 +81,7 @@ pub struct SiteResult {
     pub listed: Option<String>,
 }
 
-/// What a mutant did.
+/// The finding on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     Killed {
@@ -277,9 +277,9 @@ impl<'a> FamilyOfKernels<'a> {
         })
     }
 
-    /// Returns the first hazard of the traced build. Only a kernel that depends on the schedule changes
-    /// that: each case gets one schedule, and all are tried. `is_known`: whether the cases have no hazard
-    /// with all sites under the first schedule.
+    /// Returns the first hazard of the traced build. Only a kernel that depends on the schedule
+    /// changes that: each case gets one schedule, and all are tried. `is_known`: whether the cases
+    /// have no hazard with all sites under the first schedule.
     fn hazard<'c>(
         &self,
         site: &Site,
@@ -306,16 +306,16 @@ impl<'a> FamilyOfKernels<'a> {
         Ok(None)
     }
 
-    /// Judges C1 to C6 under all schedules, then hazards and gates on more problems and, if asked, of the
-    /// other presets.
+    /// Judges C1 to C6 under all schedules, then hazards and gates on more problems and, if asked,
+    /// of the other presets.
     fn search_thoroughly(
         &self,
         site: &Site,
         reached: &[&Case<'a>],
         other_presets: bool,
     ) -> Result<Finding, SkippedFamily> {
-        // First, since it is the cheapest: a wait that is left behind by a phase stops a schedule, and
-        // shows no hazard.
+        // First, since it is the cheapest: a wait that is left behind by a phase stops a schedule,
+        // and shows no hazard.
         if let Some(killed) = first_wrong(site, reached.iter().copied())? {
             return Ok(killed);
         }
@@ -338,8 +338,8 @@ impl<'a> FamilyOfKernels<'a> {
         Ok(first_wrong(site, &more)?.unwrap_or(survived))
     }
 
-    /// Makes one problem per instance: two blocks of rows, the second with a single row; `tiles` tiles
-    /// of keys and one key.
+    /// Makes one problem per instance: two blocks of rows, the second with a single row; `tiles`
+    /// tiles of keys and one key.
     fn cases(&self, variants: &[&str], tiles: usize, family: Distribution) -> Vec<Case<'a>> {
         let mut cases = Vec::new();
         for variant in variants {
@@ -472,8 +472,8 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Returns a problem in which rings are filled, drained and used again, and the last tile is ragged.
-/// Half of the instances get the full mask, the others the causal one.
+/// Returns a problem in which rings are filled, drained and used again, and the last tile is
+/// ragged. Half of the instances get the full mask, the others the causal one.
 pub fn ring(facts: &KernelFacts, seq_q: usize, tiles: usize) -> (Shape, Mask) {
     // So many tiles for each block of a cluster.
     let seq_kv = tiles * facts.cluster as usize * facts.block_n + 1;
@@ -485,8 +485,8 @@ pub fn ring(facts: &KernelFacts, seq_q: usize, tiles: usize) -> (Shape, Mask) {
     (shape, if is_full { Mask::Full } else { Mask::Causal })
 }
 
-/// Returns the hazard to report: a copy that is read too early tells more about a wait or commit than the
-/// races it comes with.
+/// Returns the hazard to report: a copy that is read too early tells more about a wait or commit
+/// than the races it comes with.
 fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
     hazards
         .iter()
@@ -494,7 +494,8 @@ fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
         .or(hazards.first())
 }
 
-/// Describes a hazard by its kind and both places, in the site's file where they are inlined from there.
+/// Describes a hazard by its kind and both places, in the site's file where they are inlined from
+/// there.
 fn in_a_line(hazard: &Hazard, file: &str) -> String {
     let mut sides = Vec::new();
     for side in [&hazard.first, &hazard.second].into_iter().flatten() {
@@ -541,8 +542,8 @@ fn lists(listing: &Redundant, family: &str, words: &str) -> bool {
     listing.family == family && words.contains(listing.site)
 }
 
-/// Returns a message for each listing that does not name exactly one of the family's sites, which have
-/// the words `site_words`.
+/// Returns a message for each listing that does not name exactly one of the family's sites, which
+/// have the words `site_words`.
 fn useless_listings(listings: &[Redundant], family: &str, site_words: &[&str]) -> Vec<String> {
     let mut useless = Vec::new();
     for listing in listings.iter().filter(|listing| listing.family == family) {
@@ -555,8 +556,8 @@ fn useless_listings(listings: &[Redundant], family: &str, site_words: &[&str]) -
             several => format!("{several} synchronisation sites"),
         };
         useless.push(format!(
-            "`redundant` of the stage's StageInfo has an entry for {family}, '{}', that names {count}: \
-             quote words of one call's line, or of the comment directly above it",
+            "`redundant` of the stage's StageInfo has an entry for {family}, '{}', that names \
+             {count}: quote words of one call's line, or of the comment directly above it",
             listing.site
         ));
     }

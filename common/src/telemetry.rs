@@ -1,5 +1,5 @@
-//! The state of the GPU around a measurement, through NVML, as far as a machine has it. Nothing is ever
-//! set.
+//! The state of the GPU around a measurement, through NVML, as far as a machine has it. Nothing is
+//! ever set.
 
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;

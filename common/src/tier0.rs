@@ -35,8 +35,8 @@ fn case(
     }
 }
 
-/// Returns the cases in f16 and E4M3; those of several heads or of rows without a key in BF16, too, whose
-/// kernels differ from f16's in a type alone.
+/// Returns the cases in f16 and E4M3; those of several heads or of rows without a key in BF16, too,
+/// whose kernels differ from f16's in a type alone.
 pub fn cases() -> Vec<Case> {
     use Family::{Normal, RandomScales};
     let (all, two) = (&Dtype::ALL[..], &Dtype::ALL[..2]);
@@ -64,7 +64,8 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Returns extreme logits in rows of 5 keys, in every row of a block, and BF16's range: once, untraced.
+/// Returns extreme logits in rows of 5 keys, in every row of a block, and BF16's range: once,
+/// untraced.
 pub fn extremes() -> Vec<Case> {
     let extreme = |dtype, family| case("1x1x131:5x64", dtype, Mask::Full, family, ONCE);
     let mut cases = Vec::new();
@@ -75,9 +76,9 @@ pub fn extremes() -> Vec<Case> {
     cases
 }
 
-/// Returns cases with another softmax scale; causal rows of which a warp's first sees one key less than
-/// whole tiles hold; causal rows over whole tiles; colossal scores over several tiles; subnormal values.
-/// Once, untraced.
+/// Returns cases with another softmax scale; causal rows of which a warp's first sees one key less
+/// than whole tiles hold; causal rows over whole tiles; colossal scores over several tiles;
+/// subnormal values. Once, untraced.
 pub fn others() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in Dtype::ALL {
@@ -132,7 +133,7 @@ mod tests {
             // The first block has no key, whatever the stage, and a warp has rows with and without.
             let has_such_rows = cases_of_dtype.iter().any(|case| {
                 let empty = empty_rows(&case.problem);
-                empty > crate::image::GAP_ROWS && empty % 16 != 0
+                empty > crate::image::GAP_ROWS && !empty.is_multiple_of(16)
             });
             assert!(has_such_rows, "{dtype}");
         }

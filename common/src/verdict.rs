@@ -32,7 +32,7 @@ named! {
     pub enum GateId {
         /// Finite and complete.
         C1 = "C1",
-        /// As accurate as the precision allows.
+        /// Accuracy as far as the precision allows.
         C2 = "C2",
         /// Every row right.
         C3 = "C3",

@@ -1,5 +1,6 @@
-//! `common/src/params.rs` is what bindgen makes of `common/cuda/attn/params.h` and `launch.h`: regenerated here and
-//! compared, so that a plain build needs no libclang and host and device still cannot drift.
+//! `common/src/params.rs` is what bindgen makes of `common/cuda/attn/params.h` and `launch.h`:
+//! regenerated here and compared, so that a plain build needs no libclang and host and device still
+//! cannot drift.
 //!
 //! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it.
 #![forbid(unsafe_code)]
@@ -7,8 +8,10 @@
 use std::path::{Path, PathBuf};
 
 const ATTRIBUTES: &str = "\
-//! The host's side of the contract with the kernels: `params.h` and `launch.h` of `common/cuda/attn`, through bindgen. Not edited
-//! by hand; `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
+//! The host's side of the contract with the kernels: `params.h` and `launch.h` of
+//! `common/cuda/attn`, through bindgen. Not edited by hand:
+//! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it
+//! out of date.
 #![allow(
     missing_docs,
     non_upper_case_globals,
@@ -30,8 +33,9 @@ fn libclang(root: &Path) -> Option<PathBuf> {
     named.or_else(|| Some(root.join(".cuda/clang/native")).filter(|folder| folder.is_dir()))
 }
 
-/// A header as libclang reads it, after those that it includes: plain comments marked as documentation (above an item `///`, behind a member
-/// `///<`), and the four integer types in place of the system's header, which may be absent or another's.
+/// A header as libclang reads it, after those that it includes: plain comments marked as
+/// documentation (above an item `///`, behind a member `///<`), and the four integer types in place
+/// of the system's header, which may be absent or another's.
 fn prepared(header: &str) -> String {
     let mark = |line: &str| {
         if line == "#include <stdint.h>" {
@@ -81,7 +85,8 @@ fn params_rs_is_current() {
     let header = |name| {
         prepared(&std::fs::read_to_string(root.join("common/cuda/attn").join(name)).unwrap())
     };
-    // The whole test runs in a child that has LIBCLANG_PATH: setting a variable of this process would be unsafe.
+    // The whole test runs in a child that has LIBCLANG_PATH: setting a variable of this process
+    // would be unsafe.
     if std::env::var_os("LIBCLANG_PATH").is_none() {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         child

@@ -1,5 +1,6 @@
-//! The whole path of a case, and of a synchronisation site left out, with stages that are wrong in known ways: each must be
-//! caught by the gate that is there for it. The kernels are Rust functions in the place of emulated entries.
+//! The whole path of a case, and of a synchronisation site left out, with stages that are wrong in
+//! known ways: each must be caught by the gate that is there for it. The kernels are Rust functions
+//! in the place of emulated entries.
 
 mod fake;
 
@@ -64,7 +65,8 @@ const VARIANTS: [(&CStr, Body); 18] = [
     (c"lse_differs_by_call", lse_differs_by_call),
 ];
 
-/// Of [`Synchronised`]: two warps, tiles of 16 rows. Those whose name begins with `scaled` are of E4M3.
+/// The variants of [`Synchronised`]: two warps, tiles of 16 rows. Those whose name begins with
+/// `scaled` are E4M3.
 const SYNCHRONISED: [(&CStr, Body); 8] = [
     (c"racy", races),
     (c"idle", nothing),
@@ -76,8 +78,8 @@ const SYNCHRONISED: [(&CStr, Body); 8] = [
     (c"ordered_too", writes_in_order),
 ];
 
-/// 0: plain; 1: traced, where some report their stores and the others are as if they had not been instrumented, which gate H1
-/// must notice; 2: of [`Synchronised`].
+/// 0: plain; 1: traced, where some report their stores and the others are as if they had not been
+/// instrumented, which gate H1 must notice; 2: of [`Synchronised`].
 unsafe extern "C" fn table<const WHICH: usize>(
     count: *mut i32,
     _maps: *mut *const AttentionMaps,
@@ -85,8 +87,8 @@ unsafe extern "C" fn table<const WHICH: usize>(
 ) -> *const AttentionKernel {
     static RECORDS: [OnceLock<Records>; 3] = [const { OnceLock::new() }; 3];
     let records = RECORDS[WHICH].get_or_init(|| match WHICH {
-        2 => Records::of(&SYNCHRONISED, (16, 64), |_, body| body),
-        _ => Records::of(&VARIANTS, (1024, 32), |name, body| match name.to_bytes() {
+        2 => Records::new(&SYNCHRONISED, (16, 64), |_, body| body),
+        _ => Records::new(&VARIANTS, (1024, 32), |name, body| match name.to_bytes() {
             b"correct" | b"wrong_past_2_to_the_31" if WHICH == 1 => traced_correct,
             b"hazardous_when_traced_again" if WHICH == 1 => traced_later,
             b"other_when_traced" if WHICH == 1 => traced_other,
@@ -99,45 +101,51 @@ unsafe extern "C" fn table<const WHICH: usize>(
 }
 
 impl Records {
-    fn of(
+    fn new(
         variants: &[(&'static CStr, Body)],
         (block_m, threads): (i32, i32),
         body_of: impl Fn(&CStr, Body) -> Body,
     ) -> Self {
-        let record = |&(name, body): &(&'static CStr, Body)| AttentionKernel {
-            family: match name.to_bytes() {
-                b"ordered_too" => c"ordered".as_ptr(),
-                _ => name.as_ptr() as *const c_char,
-            },
-            variant: name.as_ptr() as *const c_char,
-            symbol: name.as_ptr() as *const c_char,
-            dtype: match name.to_bytes().starts_with(b"scaled") {
-                true => params::AttentionDtype_ATTENTION_E4M3 as i32,
-                false => 0,
-            },
-            head_dim: 64,
-            block_m,
-            block_n: 16,
-            threads,
-            min_blocks: 1,
-            dynamic_shared_bytes: 128,
-            probability_dtype: 32,
-            lse: i32::from(name.to_bytes().starts_with(b"lse")),
-            emulated: Some(body_of(name, body)),
-        };
-        Self(variants.iter().map(record).collect())
+        let mut records = Vec::new();
+        for &(name, body) in variants {
+            let dtype = if name.to_bytes().starts_with(b"scaled") {
+                params::AttentionDtype_ATTENTION_E4M3 as i32
+            } else {
+                0
+            };
+            records.push(AttentionKernel {
+                family: match name.to_bytes() {
+                    b"ordered_too" => c"ordered".as_ptr(),
+                    _ => name.as_ptr() as *const c_char,
+                },
+                variant: name.as_ptr() as *const c_char,
+                symbol: name.as_ptr() as *const c_char,
+                dtype,
+                head_dim: 64,
+                block_m,
+                block_n: 16,
+                threads,
+                min_blocks: 1,
+                dynamic_shared_bytes: 128,
+                probability_dtype: 32,
+                lse: i32::from(name.to_bytes().starts_with(b"lse")),
+                emulated: Some(body_of(name, body)),
+            });
+        }
+        Self(records)
     }
 }
 
 unsafe extern "C-unwind" {
     fn __tsan_write2(address: *mut c_void);
     fn __tsan_write4(address: *mut c_void);
-    /// Of the running CUDA thread, whose context begins with its index in the block.
+    /// Returns the slot of the running CUDA thread, whose context begins with its index in the
+    /// block.
     safe fn emulator_current_slot() -> *mut *const u32;
     fn emulator_barrier(thread: *const u32, site: Site);
 }
 
-/// Of `emulator/abi.h`.
+/// A place in a source, as `emulator/abi.h` declares it.
 #[repr(C)]
 struct Site(*const c_char, u32, u32);
 
@@ -160,8 +168,8 @@ macro_rules! kernel {
     ($(#[$doc:meta])* $name:ident, |$p:ident| $body:expr) => {
         $(#[$doc])*
         unsafe extern "C" fn $name(params: *const AttentionParams) {
-            // SAFETY: the launch passes live parameters, whose tensors and guard bands hold what is written here, inputs
-            // on the emulator, too; what is only reported is not made.
+            // SAFETY: the launch passes live parameters, whose tensors and guard bands hold what is
+            // written here, inputs on the emulator, too; what is only reported is not made.
             unsafe {
                 let $p = &*params;
                 $body
@@ -210,7 +218,7 @@ kernel!(
 );
 
 kernel!(
-    /// With another last bit.
+    /// Writes another last bit.
     traced_other,
     |p| {
         traced_correct(p);
@@ -247,8 +255,8 @@ kernel!(
     /// The last warp strays if it comes before the first.
     strays_out_of_order,
     |p| {
-        let told = was_first_before(p);
-        if thread().1 == 63 && !told {
+        let is_first_before = was_first_before(p);
+        if thread().1 == 63 && !is_first_before {
             stray(p);
         }
     }
@@ -276,19 +284,23 @@ kernel!(waits_for_nothing, |p| {
 });
 
 kernel!(
-    /// The last warp writes, if the first has told it to. No access is reported: without the barrier only a schedule shows it.
+    /// The last warp writes, if the first has told it to. No access is reported: without the
+    /// barrier only a schedule shows it.
     writes_in_order,
     |p| {
-        let told = was_first_before(p);
-        match thread().1 == 63 {
-            true if told => correct(p),
-            true => zeros(p),
-            false => {}
+        let is_first_before = was_first_before(p);
+        if thread().1 == 63 {
+            if is_first_before {
+                correct(p);
+            } else {
+                zeros(p);
+            }
         }
     }
 );
 
-/// Whether the first thread of the block came before a barrier; it leaves a 0 where nothing was written.
+/// Whether the first thread of the block came before a barrier; it leaves a 0 where nothing was
+/// written.
 unsafe fn was_first_before(p: &AttentionParams) -> bool {
     let first = o(p, 0, 0);
     // SAFETY: an element of the output.
@@ -310,20 +322,18 @@ kernel!(
             f64::from((*element).to_f32())
         };
         for row in 0..i64::from(p.seq_q) {
-            let score = |key| {
-                (0..64)
-                    .map(|d| at(&p.q, row, d) * at(&p.k, key, d))
-                    .sum::<f64>()
-                    * f64::from(p.softmax_scale)
-            };
             let keys = match p.mask {
                 0 => i64::from(p.seq_kv),
                 _ => row + 1 + i64::from(p.seq_kv - p.seq_q),
             };
-            let scores: Vec<f64> = (0..keys).map(score).collect();
+            let mut scores = Vec::new();
+            for key in 0..keys {
+                let products = (0..64).map(|d| at(&p.q, row, d) * at(&p.k, key, d));
+                scores.push(products.sum::<f64>() * f64::from(p.softmax_scale));
+            }
             let max = scores.iter().cloned().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
-            // Of a row without keys all weights are absent, and 0 is right.
+            // A row without keys has no weights, and 0 is right.
             let sum = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
             if !p.lse.is_null() {
                 let lse = p.lse.offset(row as isize);
@@ -352,9 +362,10 @@ kernel!(behind_the_row, |p| {
     o(p, p.seq_q.into(), 0).write(f16::ONE);
 });
 
-kernel!(behind_a_packed_row, |p| match p.o.row_stride == 64 {
-    true => behind_the_row(p),
-    false => correct(p),
+kernel!(behind_a_packed_row, |p| if p.o.row_stride == 64 {
+    behind_the_row(p);
+} else {
+    correct(p);
 });
 
 kernel!(changes_an_input, |p| {
@@ -409,18 +420,20 @@ kernel!(lse_spoils_the_output, |p| {
     }
 });
 
-kernel!(wrong_on_packed_rows, |p| match p.k.row_stride == 64 {
-    true => zeros(p),
-    false => correct(p),
+kernel!(wrong_on_packed_rows, |p| if p.k.row_stride == 64 {
+    zeros(p);
+} else {
+    correct(p);
 });
 
-kernel!(
-    wrong_past_2_to_the_31,
-    |p| match p.k.row_stride * i64::from(p.seq_kv - 1) > i64::from(i32::MAX) {
-        true => zeros(p),
-        false => correct(p),
+kernel!(wrong_past_2_to_the_31, |p| {
+    let last_key = p.k.row_stride * i64::from(p.seq_kv - 1);
+    if last_key > i64::from(i32::MAX) {
+        zeros(p);
+    } else {
+        correct(p);
     }
-);
+});
 
 fn problem() -> Problem {
     Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap()
@@ -448,19 +461,23 @@ fn failed(variant: &str, traced: &[Schedule]) -> String {
     failed.map(|result| format!(" {}", result.gate)).collect()
 }
 
-/// Plain, and traced. A plain case's first launch has rows that are apart, as gates on numbers need; every second one has packed rows, as
-/// timing has, and one writes log-sum-exps, where the kernel says that it can. A traced case says what the judge found, and is launched
-/// once more with rows so far apart that 32 bits do not hold their offsets.
+/// Plain, and traced. A plain case's first launch has rows that are apart, as gates on numbers
+/// need; every second one has packed rows, as timing has, and one writes log-sum-exps, where the
+/// kernel says that it can. A traced case says what the judge found, and is launched once more with
+/// rows so far apart that 32 bits do not hold their offsets.
 #[test]
 fn each_wrong_stage_fails_at_the_gate_that_is_there_for_it() {
-    let plain = VARIANTS.map(|(name, _)| name.to_str().unwrap().replace('_', "-"));
-    let lines = plain.iter().filter(|variant| *variant != "refuses");
-    let lines = lines.map(|variant| {
-        let [plain, traced] = [&[][..], &SCHEDULES].map(|traced| failed(variant, traced));
-        format!("{variant}:{plain};{traced}\n")
-    });
-    // H1: of a kernel that was not instrumented nothing says that it was watched.
-    insta::assert_snapshot!(lines.collect::<String>(), @r"
+    let mut lines = String::new();
+    for (name, _) in VARIANTS {
+        let variant = name.to_str().unwrap().replace('_', "-");
+        if variant != "refuses" {
+            let plain = failed(&variant, &[]);
+            let traced = failed(&variant, &SCHEDULES);
+            lines += &format!("{variant}:{plain};{traced}\n");
+        }
+    }
+    // H1: nothing shows that a kernel that was not instrumented was watched.
+    insta::assert_snapshot!(lines, @r"
     correct:;
     writes-nothing: C1 C2 C3 C4; C1 C2 C3 C4 H1
     writes-zeros: C2 C3 C4; C2 C3 C4 H1
@@ -501,12 +518,13 @@ fn log_sum_exps_of_a_kernel_that_writes_none_are_refused() {
     assert!(matches!(&refused, Unsupported::Lse { variant } if variant == "correct"));
     assert_eq!(
         refused.to_string(),
-        "correct writes no log-sum-exps; ask for the output alone, or take a variant of another stage"
+        "correct writes no log-sum-exps; ask for the output alone, or take a variant of another \
+         stage"
     );
 }
 
 #[test]
-fn refused_launches_are_not_failures_and_say_why() {
+fn refused_launches_are_not_failures_and_have_a_reason() {
     let reason = |variant| match outcome(variant) {
         Err(NoOutput::Unsupported(reason)) => reason.to_string(),
         other => panic!("{other:?}"),
@@ -523,31 +541,28 @@ fn refused_launches_are_not_failures_and_say_why() {
 
 #[test]
 fn what_the_device_cannot_run_is_refused_before_launch_and_what_it_can_is_judged() {
-    let on = |capability, shared_opt_in_bytes| {
+    let outcome_with = |capability, shared_opt_in_bytes| {
+        let device = DeviceLimits {
+            capability,
+            shared_opt_in_bytes,
+        };
         // Judged, it would fail.
-        match outcome_on(
-            Some(DeviceLimits {
-                capability,
-                shared_opt_in_bytes,
-            }),
-            "writes-zeros",
-            &[],
-        ) {
+        match outcome_on(Some(device), "writes-zeros", &[]) {
             Err(NoOutput::Unsupported(reason)) => reason.to_string(),
             Ok(_) => "judged".to_string(),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(on(89, 128), "judged");
+    assert_eq!(outcome_with(89, 128), "judged");
     assert_eq!(
-        on(89, 127),
+        outcome_with(89, 127),
         "writes-zeros needs 128 bytes of shared memory; the device has 127 (sm_89)"
     );
     assert_eq!(
-        on(75, 128),
+        outcome_with(75, 128),
         "writes-zeros needs compute capability 8.0; the device has compute capability 7.5"
     );
-    assert_eq!(on(80, 128), "judged");
+    assert_eq!(outcome_with(80, 128), "judged");
 }
 
 #[test]
@@ -611,9 +626,10 @@ impl Attention for Synchronised {
     }
 }
 
-/// A hazard with all sites is a failed gate, whichever case or schedule has it, and nothing is said of them; a family that reaches none is an
-/// error; a site that only large scales reach is tried, the traced build under other schedules too; and one whose lack no access
-/// shows is tried under every schedule of the plain build, in the other presets too.
+/// A hazard with all sites is a failed gate, whichever case or schedule has it, and nothing is said
+/// of them; a family that reaches none is an error; a site that only large scales reach is tried,
+/// the traced build under other schedules too; and one whose lack no access shows is tried under
+/// every schedule of the plain build, in the other presets too.
 #[test]
 fn each_family_has_its_sites_left_out_or_says_why_not() {
     let stage = LoadedStage::load(&Synchronised(&ORDERED)).unwrap();
@@ -623,16 +639,12 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
     };
     assert_eq!((&*broken.variant, broken.result.gate), ("racy", GateId::H1));
     let reason = &broken.result.reason;
-    let start = "racy 1x1x17:113x64 f16 full normal with all its synchronisation: race in block [0, 0, 0], bytes ";
-    assert!(
-        reason.starts_with(start) && reason.contains("of o (row [0, 0, 0])"),
-        "{reason}"
-    );
-    for (broken, variant) in [(large, "scaled-racy"), (reversed, "scaled-reversed")] {
-        assert_eq!(
-            (&*broken.variant, broken.result.gate),
-            (variant, GateId::H1)
-        );
+    let start = "racy 1x1x17:113x64 f16 full normal with all its synchronisation: \
+                 race in block [0, 0, 0], bytes ";
+    assert!(reason.starts_with(start), "{reason}");
+    assert!(reason.contains("of o (row [0, 0, 0])"), "{reason}");
+    for (other, variant) in [(large, "scaled-racy"), (reversed, "scaled-reversed")] {
+        assert_eq!((&*other.variant, other.result.gate), (variant, GateId::H1));
     }
     let [idle] = &tried.errors[..] else {
         panic!("{tried:?}")
@@ -649,22 +661,24 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
         (&*scaled.family, &scaled.finding),
         ("scaled", &Finding::Survived { cases: 1 })
     );
-    for (site, by, variant) in [
+    for (site, expected, variant) in [
         (scaled_ordered, GateId::H1, "scaled-ordered "),
         (ordered, GateId::C5, "ordered-too "),
     ] {
-        assert!(
-            matches!(&site.finding, Finding::Killed { gate, at, .. } if *gate == by && at.starts_with(variant)),
-            "{site:?}"
-        );
+        let Finding::Killed { gate, at, .. } = &site.finding else {
+            panic!("{site:?}")
+        };
+        assert_eq!(*gate, expected, "{site:?}");
+        assert!(at.starts_with(variant), "{site:?}");
     }
-    // Where every preset is asked, a listing that names no site is wrong.
-    let tried = suppress_each(&[&stage], Presets::All, |_| ());
-    let wrong = &tried.errors;
-    assert!(
-        wrong
-            .iter()
-            .any(|of| of.contains("entry for scaled, 'commit'")),
-        "{wrong:?}"
-    );
+}
+
+#[test]
+fn a_listing_that_names_no_site_is_wrong_where_every_preset_is_tried() {
+    let stage = LoadedStage::load(&Synchronised(&ORDERED)).unwrap();
+    let errors = suppress_each(&[&stage], Presets::All, |_| ()).errors;
+    let is_named = errors
+        .iter()
+        .any(|error| error.contains("entry for scaled, 'commit'"));
+    assert!(is_named, "{errors:?}");
 }

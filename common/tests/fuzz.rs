@@ -1,5 +1,5 @@
-//! Random cases on kernels that are wrong for one combination of what is drawn: each is found, and shrunk to what its fault needs.
-//! The kernels are Rust functions in the place of emulated entries.
+//! Random cases on kernels that are wrong for one combination of what is drawn: each is found, and
+//! shrunk to what its fault needs. The kernels are Rust functions in the place of emulated entries.
 
 mod fake;
 
@@ -70,32 +70,36 @@ unsafe extern "C" fn table<const TRACED: usize>(
     _clusters: *mut *const i32,
 ) -> *const AttentionKernel {
     static RECORDS: [OnceLock<Records>; 2] = [const { OnceLock::new() }; 2];
-    let records = RECORDS[TRACED].get_or_init(|| {
-        let record = |(name, bodies): &(&'static CStr, [Body; 2])| AttentionKernel {
-            family: name.as_ptr(),
-            variant: name.as_ptr(),
-            symbol: name.as_ptr(),
-            dtype: 0,
-            head_dim: DIM as i32,
-            block_m: 64,
-            block_n: 64,
-            threads: 32,
-            min_blocks: 1,
-            dynamic_shared_bytes: 128,
-            probability_dtype: 32,
-            lse: 1,
-            emulated: Some(bodies[TRACED]),
-        };
-        Records(VARIANTS.iter().map(record).collect())
+    let table = RECORDS[TRACED].get_or_init(|| {
+        let mut records = Vec::new();
+        for (name, bodies) in VARIANTS {
+            records.push(AttentionKernel {
+                family: name.as_ptr(),
+                variant: name.as_ptr(),
+                symbol: name.as_ptr(),
+                dtype: 0,
+                head_dim: DIM as i32,
+                block_m: 64,
+                block_n: 64,
+                threads: 32,
+                min_blocks: 1,
+                dynamic_shared_bytes: 128,
+                probability_dtype: 32,
+                lse: 1,
+                emulated: Some(bodies[TRACED]),
+            });
+        }
+        Records(records)
     });
     // SAFETY: the caller passes a valid pointer.
-    unsafe { records.hand_out(count) }
+    unsafe { table.hand_out(count) }
 }
 
 unsafe extern "C-unwind" {
     fn __tsan_write2(address: *mut c_void);
     fn __tsan_write4(address: *mut c_void);
-    /// Of the running CUDA thread, whose context begins with its index in the block.
+    /// Returns the slot of the running CUDA thread, whose context begins with its index in the
+    /// block.
     safe fn emulator_current_slot() -> *mut *const u32;
 }
 
@@ -108,8 +112,8 @@ fn row(tensor: &AttentionTensor, [batch, head, row]: [i64; 3]) -> *mut f16 {
 
 /// The first thread computes all rows, in FP64.
 unsafe extern "C" fn kernel<const FAULT: u8, const TRACED: bool>(params: *const AttentionParams) {
-    // SAFETY: the launch passes live parameters, whose tensors and guard bands hold what is read and written here; the slot is of
-    // this OS thread, on which a CUDA thread is running.
+    // SAFETY: the launch passes live parameters, whose tensors and guard bands hold what is read
+    // and written here; the slot is of this OS thread, on which a CUDA thread is running.
     unsafe {
         if **emulator_current_slot() != 0 {
             return;
@@ -141,22 +145,22 @@ unsafe fn attend<const FAULT: u8, const TRACED: bool>(p: &AttentionParams, at: [
             if FAULT == ALIGNED {
                 k = k.map_addr(|address| address / 32 * 32);
             }
-            let products = q.iter().zip(elements(k)).map(|(q, k)| q * k);
+            let products = q.iter().zip(elements(k)).map(|(a, b)| a * b);
             products.sum::<f64>() * f64::from(p.softmax_scale)
         };
         let scores: Vec<f64> = (0..keys).map(score).collect();
         let max = scores.iter().copied().fold(f64::MIN, f64::max);
-        let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
-        // Of a row without keys all weights are absent, and 0 is right.
+        let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
+        // A row without keys has no weights, and 0 is right.
         let sum = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         let mut total = [0.0; DIM as usize];
         for (key, weight) in weights.iter().enumerate() {
             let values = value_row::<FAULT>(p, [batch, key_head, key as i64]);
-            for (total, value) in total.iter_mut().zip(elements(values)) {
-                *total += weight * value;
+            for (column, value) in total.iter_mut().zip(elements(values)) {
+                *column += weight * value;
             }
         }
-        write::<TRACED>(row(&p.o, at), &total.map(|total| total / sum));
+        write::<TRACED>(row(&p.o, at), &total.map(|column| column / sum));
         let is_last = query + 1 == i64::from(p.seq_q);
         if FAULT == BEHIND && is_last && query >= 16 && query % 16 != 15 {
             row(&p.o, [batch, head, query + 1]).write(f16::ONE);
@@ -221,67 +225,89 @@ fn failures(stage: &LoadedStage, variant: &str, case: &Case) -> Vec<GateResult> 
     }
 }
 
-/// Of 40 cases that are drawn the first that fails, and what becomes of it; its text, read again, fails the same gate.
-fn found(variant: &str) -> Option<(u64, GateId, String)> {
+/// A fault that random cases found.
+#[derive(Debug, PartialEq)]
+struct FoundFault {
+    /// The number of the first case that fails.
+    index: u64,
+    gate: GateId,
+    /// The text of the smallest case.
+    smallest: String,
+}
+
+/// Finds the first of 40 drawn cases that fails, and shrinks it. The text of the smallest case,
+/// read again, fails the same gate.
+fn find_fault(variant: &str) -> Option<FoundFault> {
     let stage = LoadedStage::load(&Fake).unwrap();
-    let gates = |case: &Case| failures(&stage, variant, case);
-    let drawn = (0..40).map(|index| (index, fuzz::draw(SEED, index, &[Dtype::F16])));
-    let mut failing = drawn.filter_map(|(index, case)| {
-        let gate = gates(&case).first()?.gate;
-        Some((index, case, gate))
-    });
-    let (index, case, gate) = failing.next()?;
-    let has = |case: &Case| gates(case).iter().any(|result| result.gate == gate);
-    let shrunk = fuzz::shrink(case, 1_000, |case| match has(case) {
-        true => Answer::Fails,
-        false => Answer::Passes,
+    for index in 0..40 {
+        let drawn = fuzz::draw(SEED, index, &[Dtype::F16]);
+        if let Some(failure) = failures(&stage, variant, &drawn).first() {
+            return Some(FoundFault {
+                index,
+                gate: failure.gate,
+                smallest: smallest(&stage, variant, drawn, failure.gate),
+            });
+        }
+    }
+    None
+}
+
+fn smallest(stage: &LoadedStage, variant: &str, first: Case, gate: GateId) -> String {
+    let fails = |case: &Case| {
+        let mut failed = failures(stage, variant, case).into_iter();
+        failed.any(|result| result.gate == gate)
+    };
+    let shrunk = fuzz::shrink(first, 1_000, |case| {
+        if fails(case) {
+            Answer::Fails
+        } else {
+            Answer::Passes
+        }
     });
     assert!(shrunk.is_smallest, "{shrunk:?}");
     let text = shrunk.case.to_string();
     let again: Case = text.parse().unwrap();
-    assert!(has(&again), "{text}");
-    Some((index, gate, text))
+    assert!(fails(&again), "{text}");
+    text
 }
 
 #[test]
 fn a_kernel_that_is_right_passes_every_case() {
-    assert_eq!(found("correct"), None);
+    assert_eq!(find_fault("correct"), None);
 }
 
 #[test]
 fn a_wrong_head_needs_two_groups_of_two() {
-    let (index, _, text) = found("heads").unwrap();
-    assert_eq!(text, "1x4:2x1x64 f16 full normal:0");
-    assert!(index < 20, "{index}");
+    let fault = find_fault("heads").unwrap();
+    assert_eq!(fault.smallest, "1x4:2x1x64 f16 full normal:0");
+    assert!(fault.index < 20, "{fault:?}");
 }
 
 #[test]
 fn a_wrong_diagonal_needs_a_mask_and_one_key_more() {
-    let (index, _, text) = found("diagonal").unwrap();
-    assert_eq!(text, "1x1x1:2x64 f16 causal normal:0");
-    assert!(index < 20, "{index}");
+    let fault = find_fault("diagonal").unwrap();
+    assert_eq!(fault.smallest, "1x1x1:2x64 f16 causal normal:0");
+    assert!(fault.index < 20, "{fault:?}");
 }
 
 #[test]
 fn a_wrong_stride_needs_a_second_head_and_another_order() {
-    let (index, _, text) = found("stride").unwrap();
-    assert_eq!(text, "1x2x1x64 f16 full normal:0 v=bshd");
-    assert!(index < 20, "{index}");
+    let fault = find_fault("stride").unwrap();
+    assert_eq!(fault.smallest, "1x2x1x64 f16 full normal:0 v=bshd");
+    assert!(fault.index < 20, "{fault:?}");
 }
 
 #[test]
 fn a_row_too_many_needs_as_many_rows_as_show_it() {
-    let (index, gate, text) = found("behind").unwrap();
-    assert_eq!(
-        (gate, &*text),
-        (GateId::C6, "1x1x17:1x64 f16 full normal:0")
-    );
-    assert!(index < 20, "{index}");
+    let fault = find_fault("behind").unwrap();
+    assert_eq!(fault.gate, GateId::C6);
+    assert_eq!(fault.smallest, "1x1x17:1x64 f16 full normal:0");
+    assert!(fault.index < 20, "{fault:?}");
 }
 
 #[test]
 fn a_wrong_alignment_needs_a_gap() {
-    let (index, _, text) = found("aligned").unwrap();
-    assert_eq!(text, "1x1x1:2x64 f16 full normal:0 k=bhsd/s16");
-    assert!(index < 20, "{index}");
+    let fault = find_fault("aligned").unwrap();
+    assert_eq!(fault.smallest, "1x1x1:2x64 f16 full normal:0 k=bhsd/s16");
+    assert!(fault.index < 20, "{fault:?}");
 }

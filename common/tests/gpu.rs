@@ -1,5 +1,5 @@
-//! The driver and the timer on a GPU, without a stage: `cargo test --workspace real_gpu`. Where there is none, each test says
-//! so and passes. One test at a time has the GPU.
+//! The driver and the timer on a GPU, without a stage: `cargo test --workspace real_gpu`. Where
+//! there is none, each test says so and passes. One test at a time has the GPU.
 #![forbid(unsafe_code)]
 
 use common::device::cuda::{CudaDevice, CudaError, known_length};
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The first GPU. A line that says why there is none goes past libtest, which shows no output of a test that passes.
+/// The first GPU. A line that says why there is none goes past libtest, which shows no output of a
+/// test that passes.
 fn gpu() -> Option<(MutexGuard<'static, ()>, CudaDevice)> {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match CudaDevice::open(0) {
@@ -76,8 +77,8 @@ fn large_references_are_the_hosts_on_a_real_gpu() {
         let inputs = Inputs::generate(&problem, Family::Normal, 0);
         let p = Probability::of_operands(dtype);
         let host = reference(&inputs, p).unwrap();
-        let found = device.reference(&inputs, p).unwrap();
-        agree(&problem, &host, &found).unwrap_or_else(|error| panic!("{error}"));
+        let on_gpu = device.reference(&inputs, p).unwrap();
+        agree(&problem, &host, &on_gpu).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

@@ -1,5 +1,6 @@
-//! What the trace of a launch knows of its tensors: rows are elements, guard bands and gaps are not. The kernels here
-//! are Rust functions that report their accesses as the traced build of a stage does.
+//! What the trace of a launch knows of its tensors: rows are elements, guard bands and gaps are
+//! not. The kernels here are Rust functions that report their accesses as the traced build of a
+//! stage does.
 
 use common::device::Staged;
 use common::device::emulated::{Selection, trace};
@@ -153,12 +154,13 @@ fn rows_are_elements_and_what_lies_between_is_not() {
 #[test]
 fn scales_and_inputs_are_bounded_too() {
     assert_eq!(traced(reads_a_scale, Dtype::E4m3).hazards, []);
-    let text = traced(reads_a_scale_too_many, Dtype::E4m3).hazards[0].to_string();
-    assert!(text.contains("out of bounds"), "{text}");
-    let text = traced(writes_an_input, Dtype::F16).hazards[0].to_string();
+    let of_scales = traced(reads_a_scale_too_many, Dtype::E4m3).hazards[0].to_string();
+    assert!(of_scales.contains("out of bounds"), "{of_scales}");
+    let of_input = traced(writes_an_input, Dtype::F16).hazards[0].to_string();
+    assert!(of_input.contains("of q"), "{of_input}");
     assert!(
-        text.contains("of q") && text.contains("kernels read it and nothing else"),
-        "{text}"
+        of_input.contains("kernels read it and nothing else"),
+        "{of_input}"
     );
 }
 

@@ -181,14 +181,14 @@ pub fn execute(
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule)?;
     // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which
     // outlives the call, as do the buffers that it points to; each holds every address that extents
-    // and strides of `staged` allow, and is on the boundary that kernels rely on. Without a barrier a
-    // kernel computes something else, but at the same addresses.
+    // and strides of `staged` allow, and is on the boundary that kernels rely on. Without a barrier
+    // a kernel computes something else, but at the same addresses.
     unsafe { emulator::launch(&launch, suppress) }?;
     Ok(buffers.execution())
 }
 
-/// The most address space that [`execute_far_apart`] reserves for a case of tier 0 or a named problem
-/// of claims.
+/// The most address space that [`execute_far_apart`] reserves for a case of tier 0 or a named
+/// problem of claims.
 pub const FAR_APART_BYTES: usize = 7 << 38;
 
 /// Address space that takes memory only where it is touched.
@@ -292,8 +292,8 @@ pub fn execute_far_apart(
     })
 }
 
-/// Moves the elements of `image` to address space of their own, far apart, and leaves its layout there
-/// in `image`.
+/// Moves the elements of `image` to address space of their own, far apart, and leaves its layout
+/// there in `image`.
 fn move_far_apart(image: &mut Image) -> Result<Sparse, Fault> {
     let (apart, bytes) = image.far_apart();
     let near = std::mem::replace(image, apart);

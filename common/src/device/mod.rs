@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 
-/// Where a kernel runs.
+/// A place where kernels run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackendKind {

@@ -79,8 +79,8 @@ fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> 
     Ok((row[0] * extents[1] + row[1]) * extents[2] + row[2])
 }
 
-/// Explains the row `requested`, or the one that is furthest off. `family` tells how the inputs were
-/// drawn, if they were.
+/// Explains the row `requested`, or the one that is furthest off. `family` tells how the inputs
+/// were drawn, if they were.
 pub fn investigate(
     prepared: &Prepared<'_>,
     inputs: &Inputs,
@@ -126,7 +126,7 @@ pub fn investigate(
     })
 }
 
-/// What the gates make of an output.
+/// The verdicts on an output.
 struct Judgement {
     gates: Vec<GateResult>,
     worst_row: [usize; 3],

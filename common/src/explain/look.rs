@@ -6,7 +6,7 @@ use emulator::Place;
 use emulator::trace::{Does, How, Observations, Passed, Step as Marked};
 use std::fmt;
 
-/// What happens at a place to look at.
+/// The action at a place to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Passed(Does),
@@ -52,7 +52,7 @@ impl From<&Passed> for Suspect {
     }
 }
 
-/// What is in doubt where a value is wrong.
+/// The cause that is in doubt where a value is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// The step that makes the value, and where it is shown.
@@ -174,7 +174,8 @@ impl<'a> ShownValue<'a> {
 
     fn suspects_of_product(&self, operand: Option<Name>) -> Vec<Suspect> {
         let way: Vec<&Passed> = self.way_back().collect();
-        // What a product leaves in shared memory is read back: its own reads come before that write.
+        // What a product leaves in shared memory is read back: its own reads come before that
+        // write.
         let last_write = match self.quantity {
             Quantity::Score => way.iter().position(|passed| is_write(passed)),
             _ => None,
@@ -214,8 +215,8 @@ fn is_matrix_read(passed: &Passed) -> bool {
     matches!(passed.does, Does::Access(How::MatrixRead | How::WgmmaRead))
 }
 
-/// Returns the places to look at where a row is stored wrong though O, maximum and sum of every warp
-/// are right. `all` has every number of the row.
+/// Returns the places to look at where a row is stored wrong though O, maximum and sum of every
+/// warp are right. `all` has every number of the row.
 pub(super) fn suspects_at_end(
     observations: &Observations,
     all: &[Wrong],
@@ -278,8 +279,8 @@ fn distinct(look: Vec<Suspect>) -> Vec<Suspect> {
     suspects
 }
 
-/// Returns a chain of callers without the outermost, if there are others: the line that declares the
-/// variant.
+/// Returns a chain of callers without the outermost, if there are others: the line that declares
+/// the variant.
 fn without_variant(callers: &[Place]) -> &[Place] {
     match callers {
         [inner @ .., _] if !inner.is_empty() => inner,

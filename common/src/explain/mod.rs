@@ -3,7 +3,8 @@
 //! bound grows.
 //!
 //! [`explain()`] walks through the steps of each warp ([`walk`]), then compares the stored row
-//! ([`ends`]), and names lines to look at ([`look`]). [`model`] computes what each step should show.
+//! ([`ends`]), and names lines to look at ([`look`]). [`model`] computes what each step should
+//! show.
 
 mod ends;
 mod investigate;
@@ -41,7 +42,7 @@ pub struct Deviation {
     pub look: Vec<Suspect>,
 }
 
-/// What a kernel showed of a row, and where it deviates from the model.
+/// The steps that a kernel showed of a row, and its deviation from the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     pub chains: Vec<Chain>,

@@ -14,8 +14,8 @@ pub(super) const E4M3_UNIT: f64 = 1.0 / (1u64 << 13) as f64;
 const EXPONENTIAL: f64 = 8.0 * UNIT;
 /// The magnitude of scaled scores from which kernels round the scale (`is_far` of softmax.cuh).
 const FAR: f64 = (1u64 << 28) as f64;
-/// The number of powers of two that a score may exceed a maximum of earlier tiles by: no exponential
-/// overflows f32.
+/// The number of powers of two that a score may exceed a maximum of earlier tiles by: no
+/// exponential overflows f32.
 const MOST_ABOVE_MAXIMUM: f64 = 15.0;
 
 /// The state of a warp between two steps, in the kernel's own figures.
@@ -318,8 +318,8 @@ fn scores(step: &Step) -> impl Iterator<Item = f64> {
     step.scores.values().map(Cell::any)
 }
 
-/// Returns the factor of the step's scores. The largest decides: from [`FAR`] on kernels use a power
-/// of two (`far_scale` of softmax.cuh).
+/// Returns the factor of the step's scores. The largest decides: from [`FAR`] on kernels use a
+/// power of two (`far_scale` of softmax.cuh).
 fn score_scale(step: &Step, scale_log2: f64) -> f64 {
     let largest = scores(step).fold(f64::NEG_INFINITY, f64::max);
     if (largest * scale_log2).abs() < FAR {

@@ -238,8 +238,8 @@ fn places(line: u32) -> Vec<Place> {
 }
 
 /// Returns what a kernel passed: steps on lines 20 to 50, reads with a product on 55 and without on
-/// 60. `visible` keys are counted on 10, K and V brought on 5 and 6; joins, merges and stores are on
-/// 70, 80 and 90; values are shown on 99.
+/// 60. `visible` keys are counted on 10, K and V brought on 5 and 6; joins, merges and stores are
+/// on 70, 80 and 90; values are shown on 99.
 fn observations(visible: i32) -> Observations {
     let step = |step, at| line(Does::Step(step), at);
     Observations {

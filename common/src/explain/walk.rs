@@ -18,12 +18,13 @@ const QUANTITIES_OF_STEPS: [Quantity; 6] = [
     Quantity::Output,
 ];
 
-/// What a walk through all chains found.
+/// The findings of a walk through all chains.
 #[derive(Default)]
 pub(super) struct Walk<'a> {
     /// The state of each warp at its end, or before its first step that deviates.
     pub ends: Vec<State>,
-    /// The deviation of the earliest step of all chains; among equals that of the earliest quantity.
+    /// The deviation of the earliest step of all chains; among equals that of the earliest
+    /// quantity.
     pub first_deviation: Option<StepDeviation<'a>>,
     /// The number closest to its bound.
     pub nearest: Option<Nearest<'a>>,

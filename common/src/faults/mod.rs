@@ -271,7 +271,8 @@ impl Caught {
         }
     }
 
-    /// Returns whether the gates catch the fault with every element type, or pass the correct model.
+    /// Returns whether the gates catch the fault with every element type, or pass the correct
+    /// model.
     pub fn is_as_expected(&self) -> bool {
         match self.fault {
             Some(_) => !self.gates_that_failed.is_empty() && self.survived.is_empty(),
@@ -286,8 +287,8 @@ fn survives(cases: &[CaseVerdict], dtype: Dtype) -> bool {
     of_dtype.peek().is_some() && of_dtype.all(|case| case.failed.is_empty())
 }
 
-/// Returns small problems, ragged ones with grouped heads and two batches, ones with more queries than
-/// keys, and ones of the mission's kind.
+/// Returns small problems, ragged ones with grouped heads and two batches, ones with more queries
+/// than keys, and ones of the mission's kind.
 fn selftest_cases() -> Vec<(Problem, Family)> {
     let mut cases = Vec::new();
     for dtype in Dtype::ALL {

@@ -1,6 +1,6 @@
-//! A model of a correct kernel: tiled online softmax in f32, unnormalised P rounded to its type where
-//! it meets V, one division at the end. It has neither the order and truncation inside a tensor
-//! core's accumulator nor ex2.approx (2 ulp).
+//! A model of a correct kernel: tiled online softmax in f32, unnormalised P rounded to its type
+//! where it meets V, one division at the end. It has neither the order and truncation inside a
+//! tensor core's accumulator nor ex2.approx (2 ulp).
 
 use super::Fault;
 use crate::e4m3::E4m3;
@@ -14,7 +14,7 @@ use emulator::trace::Seen;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What changes a kernel's rounding.
+/// The choices that change a kernel's rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
     /// The number of keys in a tile.
@@ -34,8 +34,8 @@ pub(crate) struct RowState {
     pub(crate) shown: Record,
 }
 
-/// What a kernel would show of a row, with the first key of its tile. Only the tests of explain have
-/// a use for it.
+/// The figures that a kernel would show of a row, with the first key of its tile. Only the tests of
+/// explain have a use for it.
 #[derive(Clone, Default)]
 pub(crate) struct Record {
     #[cfg(test)]
@@ -242,7 +242,8 @@ impl RowTile<'_> {
         self.problem.visible_keys(query)
     }
 
-    /// Computes the scaled and masked scores of a tile of keys. Each row has as many as a full tile.
+    /// Computes the scaled and masked scores of a tile of keys. Each row has as many as a full
+    /// tile.
     fn scores(&self, keys: &Range<usize>) -> Vec<Vec<f32>> {
         let mut scores = vec![vec![f32::NEG_INFINITY; self.model.block_n]; self.rows.len()];
         let counted: Vec<usize> = (0..self.rows.len())

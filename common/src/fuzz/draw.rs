@@ -1,5 +1,5 @@
-//! Draws cases: every extent, ratio, type, mask, scale, family and placement that a kernel must take, the
-//! awkward ones often.
+//! Draws cases: every extent, ratio, type, mask, scale, family and placement that a kernel must
+//! take, the awkward ones often.
 
 use super::{Case, work};
 use crate::image::GAP_ROWS;
@@ -27,8 +27,8 @@ const MOST_ROWS: f64 = 700.0;
 const MOST_KEYS: f64 = 2_100.0;
 /// The bounds between which softmax scales other than the usual ones are drawn by their logarithms.
 const SCALES: (f64, f64) = (0.01, 1.0);
-/// The families whose scores at the default scale are as large as f32 holds them to what gates C4, C8 and
-/// B1 allow.
+/// The families whose scores at the default scale are as large as f32 holds them to what gates C4,
+/// C8 and B1 allow.
 const LARGE_LOGITS: [Family; 5] = [
     Family::Large,
     Family::DeepNegative,
@@ -120,8 +120,8 @@ impl Random {
         length.clamp(1, most as usize)
     }
 
-    /// Returns a softmax scale. Every other one is the default, which families with [`LARGE_LOGITS`] do
-    /// not exceed.
+    /// Returns a softmax scale. Every other one is the default, which families with
+    /// [`LARGE_LOGITS`] do not exceed.
     fn scale(&mut self, head_dim: usize, family: Family) -> f32 {
         let (least, most) = SCALES;
         let default = 1.0 / (head_dim as f32).sqrt();
@@ -140,8 +140,8 @@ impl Random {
         }
     }
 
-    /// Halves batch, heads or the longer length, at random, until the emulator computes it in a second or
-    /// two.
+    /// Halves batch, heads or the longer length, at random, until the emulator computes it in a
+    /// second or two.
     fn shrink_to_most_work(&mut self, shape: &mut Shape) {
         while work(shape) > MOST_WORK {
             match self.below(3) {
@@ -161,8 +161,8 @@ impl Random {
         }
     }
 
-    /// Returns placements: all packed, all as PyTorch has them after a transpose, parts of one tensor, or
-    /// each drawn on its own.
+    /// Returns placements: all packed, all as PyTorch has them after a transpose, parts of one
+    /// tensor, or each drawn on its own.
     fn placements(&mut self, problem: &Problem) -> [Placement; 4] {
         let bshd = Placement {
             order: Order::Bshd,

@@ -1,5 +1,5 @@
-//! Random cases for the gates that every other case goes through: drawn by a seed, shrunk to the smallest
-//! that fails, and written as one line that runs again.
+//! Random cases for the gates that every other case goes through: drawn by a seed, shrunk to the
+//! smallest that fails, and written as one line that runs again.
 
 mod draw;
 mod shrink;
@@ -64,8 +64,8 @@ pub enum CaseError {
 }
 
 impl Case {
-    /// Returns whether it is traced for gate H1 in the emulator, and on a GPU compared with the emulator
-    /// by gate B1.
+    /// Returns whether it is traced for gate H1 in the emulator, and on a GPU compared with the
+    /// emulator by gate B1.
     pub fn is_small(&self) -> bool {
         work(&self.problem.shape) <= SMALL_WORK
     }
@@ -85,8 +85,8 @@ impl Case {
     }
 }
 
-/// Returns the number of scores of the tiles that small blocks compute, over all heads: what a launch
-/// costs in the emulator.
+/// Returns the number of scores of the tiles that small blocks compute, over all heads: what a
+/// launch costs in the emulator.
 fn work(shape: &Shape) -> usize {
     let rows = shape.seq_q.next_multiple_of(TILE);
     let keys = shape.seq_kv.next_multiple_of(TILE);
@@ -192,8 +192,8 @@ pub enum RunError {
     Reference(#[from] ReferenceError),
 }
 
-/// Puts `case` through C1 to C6 and C8; a small one also through H1 in the emulator or, if `gpu` launches
-/// it, through B1, whose bounds are for scores of the default scale.
+/// Puts `case` through C1 to C6 and C8; a small one also through H1 in the emulator or, if `gpu`
+/// launches it, through B1, whose bounds are for scores of the default scale.
 pub fn run(
     stage: &LoadedStage,
     variant: &str,

@@ -65,8 +65,8 @@ pub fn shrink(case: Case, most_tries: usize, mut fails: impl FnMut(&Case) -> Ans
     }
 }
 
-/// Returns 1 and then numbers ever closer to `n`: so the smallest number that fails is found in few steps
-/// where all larger ones fail.
+/// Returns 1 and then numbers ever closer to `n`: so the smallest number that fails is found in few
+/// steps where all larger ones fail.
 fn less(n: usize) -> Vec<usize> {
     let mut smaller = Vec::new();
     let mut step = n.saturating_sub(1);
@@ -208,8 +208,8 @@ fn gaps(case: &Case) -> Vec<Case> {
     smaller
 }
 
-/// Returns smaller numbers of bytes; one unit, too, which often shows what a larger gap does where those
-/// between do not.
+/// Returns smaller numbers of bytes; one unit, too, which often shows what a larger gap does where
+/// those between do not.
 fn fewer_bytes(bytes: usize) -> Vec<usize> {
     let units = bytes / STRIDE_ALIGN;
     let mut fewer = Vec::new();

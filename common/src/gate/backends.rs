@@ -7,9 +7,10 @@ use crate::problem::{Dtype, Problem};
 use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 
-/// Returns the worst row of correct variants on tier T2's cases, seeds 0 to 3, NVIDIA H200 and emulator, in
-/// the unit of [`b1`]; 0 where the dtype has no such family (`common/docs/error-budgets.md`). Few rows of
-/// bf16 differ at all, so that all families but huge have the worst of any.
+/// Returns the worst row of correct variants on tier T2's cases, seeds 0 to 3, NVIDIA H200 and
+/// emulator, in the unit of [`b1`]; 0 where the dtype has no such family
+/// (`common/docs/error-budgets.md`). Few rows of bf16 differ at all, so that all families but huge
+/// have the worst of any.
 pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
     let [f16, e4m3] = match family {
         Family::Normal => [3.87e-4, 4.14e-4],
@@ -24,11 +25,11 @@ pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
         Family::Outliers => [4.10e-4, 3.36e-4],
         Family::Saturated => [0.0, 2.50e-4],
         Family::RandomScales => [0.0, 3.22e-4],
-        // Normal's: so is a head without zeros (3e-6 on T2's short rows). The others measure 0: weights
-        // and sums are exact.
+        // Normal's: so is a head without zeros (3e-6 on T2's short rows). The others measure 0:
+        // weights and sums are exact.
         Family::ZeroHead => [0.0, 4.14e-4],
-        // Not measured: normal's, though weights are 0 and 1; and a step of the least normal half in
-        // every fourth element.
+        // Not measured: normal's, though weights are 0 and 1; and a step of the least normal half
+        // in every fourth element.
         Family::Colossal => [3.87e-4, 4.14e-4],
         Family::Subnormal => [4.88e-4, 0.0],
         // Normal's, whose logits it has.
@@ -43,9 +44,9 @@ pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
     }
 }
 
-/// Judges B1: no row of the GPU's output differs from the emulator's by more than [`B1_FACTOR`] times what
-/// correct variants measure, in the 2-norm, relative to the emulator's row. It shows what one compiler gets
-/// wrong, also where the reference's tolerance is wide.
+/// Judges B1: no row of the GPU's output differs from the emulator's by more than [`B1_FACTOR`]
+/// times what correct variants measure, in the 2-norm, relative to the emulator's row. It shows
+/// what one compiler gets wrong, also where the reference's tolerance is wide.
 pub fn b1(problem: &Problem, family: Family, gpu: &[f32], emulated: &[f32]) -> GateResult {
     let dim = problem.shape.head_dim;
     let expected: usize = problem.shape.q_extents().iter().product();

@@ -3,7 +3,7 @@
 use crate::image::{Image, Violation};
 use crate::verdict::{GateId, GateResult};
 
-/// What a kernel may do with a buffer.
+/// The use that a kernel may make of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A buffer that is only read: no byte may change.
@@ -21,8 +21,8 @@ pub struct Buffer<'a> {
     pub role: Role,
 }
 
-/// Judges C6: inputs are unchanged, guard bands and gaps of outputs intact. A read outside of an input meets
-/// NaN, so that C1 to C3 fail.
+/// Judges C6: inputs are unchanged, guard bands and gaps of outputs intact. A read outside of an
+/// input meets NaN, so that C1 to C3 fail.
 pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
     if buffers.is_empty() {
         return GateResult::no_data(GateId::C6, "no buffers");

@@ -5,8 +5,8 @@ use crate::image::UNWRITTEN;
 use crate::inputs::index_of;
 use crate::verdict::{GateId, GateResult};
 
-/// Judges C1: none of the [`UNWRITTEN`] from before the launch is left, no other NaN, no infinity. Every
-/// element counts, also where the reference is a sample.
+/// Judges C1: none of the [`UNWRITTEN`] from before the launch is left, no other NaN, no infinity.
+/// Every element counts, also where the reference is a sample.
 pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     if let Some(result) = wrong_length(GateId::C1, evidence) {
         return result;

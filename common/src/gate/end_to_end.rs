@@ -11,9 +11,9 @@ use crate::verdict::{GateId, GateResult};
 /// The shapes on which E4M3 is gated end to end: their rows average over enough keys.
 const E4M3_SHAPES: [&str; 2] = ["mission", "long"];
 
-/// Judges C4. In f16 and bf16: allclose to FP64 on the inputs as stored. In E4M3: mean error and share of bad
-/// elements, from FP64 on the values before quantisation, on normal, full mask, mission and long; elsewhere
-/// NO DATA, with the numbers in [`Errors::end_to_end`].
+/// Judges C4. In f16 and bf16: allclose to FP64 on the inputs as stored. In E4M3: mean error and
+/// share of bad elements, from FP64 on the values before quantisation, on normal, full mask,
+/// mission and long; elsewhere NO DATA, with the numbers in [`Errors::end_to_end`].
 pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
     if let Some(result) = wrong_length(GateId::C4, evidence) {
         return result;

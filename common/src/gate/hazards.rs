@@ -23,8 +23,8 @@ fn places(hazard: &Hazard) -> Vec<&[Place]> {
     lines
 }
 
-/// Judges H1, by happens-before. A trace that saw less than `output_bytes` stored is no evidence, and fails,
-/// too.
+/// Judges H1, by happens-before. A trace that saw less than `output_bytes` stored is no evidence,
+/// and fails, too.
 pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
     if launches.is_empty() {
         return GateResult::no_data(GateId::H1, "no traced launch");

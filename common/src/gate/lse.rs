@@ -5,8 +5,9 @@ use crate::problem::Problem;
 use crate::reference::{Reference, row_index};
 use crate::verdict::{GateId, GateResult};
 
-/// Judges C8: every log-sum-exp (`[batch, heads_q, seq_q]`, dense) is within [`C8_LSE`] of FP64's or what f32
-/// loses of the largest score ([`C8_SCORES`]), and -inf for a row without a visible key.
+/// Judges C8: every log-sum-exp (`[batch, heads_q, seq_q]`, dense) is within [`C8_LSE`] of FP64's
+/// or what f32 loses of the largest score ([`C8_SCORES`]), and -inf for a row without a visible
+/// key.
 pub fn c8(problem: &Problem, reference: &Reference, lse: &[f32]) -> GateResult {
     let [batch, heads, rows, _] = problem.shape.q_extents();
     if lse.len() != batch * heads * rows {
@@ -48,8 +49,8 @@ struct Judged {
     error: f64,
 }
 
-/// Returns the part of its bound that an error takes; NaN is the worst. `scores` is what f32 loses of the
-/// largest score.
+/// Returns the part of its bound that an error takes; NaN is the worst. `scores` is what f32 loses
+/// of the largest score.
 fn share_of_bound(value: f64, exact: f64, scores: f64) -> f64 {
     if exact != f64::NEG_INFINITY {
         let bound = (C8_LSE * exact.abs().max(1.0)).max(scores);

@@ -35,8 +35,8 @@ pub struct Errors {
     pub nonzero_in_zero_row: Option<[usize; 4]>,
     pub baseline_max_abs: f64,
     pub baseline_rms_row_rel: f64,
-    /// The rows in effect in that mean: the square of the sum of squared errors over the sum of their
-    /// squares. Exact rows (one key, or one that wins) do not count.
+    /// The rows in effect in that mean: the square of the sum of squared errors over the sum of
+    /// their squares. Exact rows (one key, or one that wins) do not count.
     pub baseline_rows: f64,
     /// The root mean square over rows of one subnormal step of the output's format in each element,
     /// relative to the row.
@@ -213,7 +213,8 @@ pub struct EndToEnd {
     pub mean_abs: f64,
     /// The share of elements that are off by more than [`C4_E4M3_BAD`].
     pub bad_share: f64,
-    /// Whether max <= 0.06, mean <= 0.02 and bad share <= 1 %: the documents' figures for a linear codec.
+    /// Whether max <= 0.06, mean <= 0.02 and bad share <= 1 %: the documents' figures for a linear
+    /// codec.
     pub meets_seeds: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The gates on numbers, buffers and hazards: pure functions from evidence to a verdict with a reason. Each
-//! compares `error <= bound`, so that NaN fails. `common/docs/error-budgets.md` has what correct kernels
-//! measure.
+//! The gates on numbers, buffers and hazards: pure functions from evidence to a verdict with a
+//! reason. Each compares `error <= bound`, so that NaN fails. `common/docs/error-budgets.md` has
+//! what correct kernels measure.
 
 use crate::format::Format;
 use crate::inputs::Family;
@@ -28,24 +28,25 @@ pub use lse::c8;
 pub use measure::{EndToEnd, Errors, is_worse};
 pub use repeat::{Repeat, c5};
 
-/// C2: the factor of the same-precision baseline's largest error. FlashAttention's tests, 2x since the
-/// first version (`tests/test_flash_attn.py`).
+/// C2: the factor of the same-precision baseline's largest error. FlashAttention's tests, 2x since
+/// the first version (`tests/test_flash_attn.py`).
 pub const C2_PLAIN_FACTOR: f64 = 2.0;
-/// C2: the ulps on top, of the output's format at the largest reference value: both sides round their
-/// output once, and a baseline may be right by luck. FlashAttention-3's tests,
-/// `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
+/// C2: the ulps on top, of the output's format at the largest reference value: both sides round
+/// their output once, and a baseline may be right by luck. FlashAttention-3's tests, `atol = 2 *
+/// |ref + 0.3 - 0.3 - ref|`.
 pub const C2_OUTPUT_ULPS: f64 = 2.0;
-/// C2: the factor of the same-precision baseline's root mean square of row errors: it shows a rounding too
-/// many, or a truncation, far inside every bound on single elements. Correct kernels measure at most 1.00
-/// over thousands of rows of normal; P or the output truncated, or the sum or the accumulator in half, at
-/// least 1.35.
+/// C2: the factor of the same-precision baseline's root mean square of row errors: it shows a
+/// rounding too many, or a truncation, far inside every bound on single elements. Correct kernels
+/// measure at most 1.00 over thousands of rows of normal; P or the output truncated, or the sum or
+/// the accumulator in half, at least 1.35.
 pub const C2_ROWS_FACTOR: f64 = 1.15;
-/// C2: an addition to that factor, over [`Errors::baseline_rows`]. Correct kernels measure up to 2.46 in
-/// two rows, 1.39 in seven, 1.16 in 17, 1.05 in 32 (worst of 40 to 200 seeds, huge left out).
+/// C2: an addition to that factor, over [`Errors::baseline_rows`]. Correct kernels measure up to
+/// 2.46 in two rows, 1.39 in seven, 1.16 in 17, 1.05 in 32 (worst of 40 to 200 seeds, huge left
+/// out).
 pub const C2_ROWS_NOISE: f64 = 4.0;
-/// C2: the share on top of one subnormal step of the output's format in each element: the root mean square
-/// of one rounding more. Kernels that send each other parts of an output in that format round them to such
-/// steps where the baseline rounds the output alone.
+/// C2: the share on top of one subnormal step of the output's format in each element: the root mean
+/// square of one rounding more. Kernels that send each other parts of an output in that format
+/// round them to such steps where the baseline rounds the output alone.
 pub const C2_STEPS: f64 = 0.29;
 /// C2 and C3: the relative rounding of scores: f32 scores are off by about this times
 /// [`Errors::largest_score`], weights by as much of themselves: 1e-6 for logits of 10, more than
@@ -53,36 +54,38 @@ pub const C2_STEPS: f64 = 0.29;
 pub const SCORE_ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
 /// C3: the relative error of a row in the 2-norm, with P in f16 or f32 and output in f16.
 pub const C3_ROW: f64 = 2e-3;
-/// C3: the same with P or the output in bf16, which has 3 bits less: as far above the worst of correct
-/// kernels as [`C3_ROW`] is.
+/// C3: the same with P or the output in bf16, which has 3 bits less: as far above the worst of
+/// correct kernels as [`C3_ROW`] is.
 pub const C3_ROW_BF16: f64 = 1.6e-2;
 /// C3: the same for kernels that declare P in E4M3.
 pub const C3_ROW_E4M3_P: f64 = 6e-2;
-/// C4, f16: `rtol` of `|o - r| <= atol + rtol * |r|`, the gate of the ladder's first documents, which had V
-/// of N(0, 1). `atol` is this times the root mean square of the row's V: the same at every scale.
+/// C4, f16: `rtol` of `|o - r| <= atol + rtol * |r|`, the gate of the ladder's first documents,
+/// which had V of N(0, 1). `atol` is this times the root mean square of the row's V: the same at
+/// every scale.
 pub const C4_F16: f64 = 1e-2;
-/// C4, bf16: PyTorch's own relative tolerance (`torch.testing.assert_close`), two ulps; [`C4_F16`] is less
-/// than one rounding of P and one of the output may make.
+/// C4, bf16: PyTorch's own relative tolerance (`torch.testing.assert_close`), two ulps; [`C4_F16`]
+/// is less than one rounding of P and one of the output may make.
 pub const C4_BF16: f64 = 1.6e-2;
 /// C4: the least `atol`, in subnormal steps of the output's format.
 const C4_LEAST_STEPS: f64 = 2.0;
-/// C4, E4M3: the mean absolute error from unquantised FP64. Mismatched codecs measured 0.013 to 0.018, a
-/// matched one at most 0.0035.
+/// C4, E4M3: the mean absolute error from unquantised FP64. Mismatched codecs measured 0.013 to
+/// 0.018, a matched one at most 0.0035.
 pub const C4_E4M3_MEAN: f64 = 0.005;
 /// C4, E4M3: the error above which an element is bad.
 pub const C4_E4M3_BAD: f64 = 0.06;
 /// C4, E4M3: the largest share of bad elements.
 pub const C4_E4M3_BAD_SHARE: f64 = 0.01;
-/// C8: the relative or, below 1, absolute error. f32 holds the largest score to 6e-8; lg2.approx adds up to
-/// 2e-6 over 2^17 keys.
+/// C8: the relative or, below 1, absolute error. f32 holds the largest score to 6e-8; lg2.approx
+/// adds up to 2e-6 over 2^17 keys.
 pub const C8_LSE: f64 = 1e-5;
-/// C8: the factor of [`SCORE_ROUNDING`] of the largest score, if that is more: a logit that is small
-/// because its products cancel is known no better. An NVIDIA H200's tensor cores measure up to 2.6 (FP16
-/// products as in huge, 5e8 of them).
+/// C8: the factor of [`SCORE_ROUNDING`] of the largest score, if that is more: a logit that is
+/// small because its products cancel is known no better. An NVIDIA H200's tensor cores measure up
+/// to 2.6 (FP16 products as in huge, 5e8 of them).
 pub const C8_SCORES: f64 = 4.0;
 /// B1: the factor of the worst of correct variants ([`b1_measured`]).
 pub const B1_FACTOR: f64 = 3.0;
-/// The first documents' bound on the mean error for a linear codec; printed beside C4, never judged.
+/// The first documents' bound on the mean error for a linear codec; printed beside C4, never
+/// judged.
 pub const SEEDS_MEAN: f64 = 0.02;
 /// The first documents' bound on the largest error; printed likewise.
 pub const SEEDS_MAX: f64 = 0.06;
@@ -93,8 +96,8 @@ pub struct Evidence<'a> {
     pub problem: &'a Problem,
     pub family: Option<Family>,
     pub reference: &'a Reference,
-    /// The values of the output's codes, `[batch, heads_q, seq_q, head_dim]`, dense, every row, sampled
-    /// reference or not.
+    /// The values of the output's codes, `[batch, heads_q, seq_q, head_dim]`, dense, every row,
+    /// sampled reference or not.
     pub output: &'a [f32],
 }
 
@@ -110,8 +113,8 @@ pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
     (errors, gates)
 }
 
-/// Returns the least norm of a row for C3: `sqrt(head_dim)` times the output format's smallest normal value,
-/// below which it has fewer bits.
+/// Returns the least norm of a row for C3: `sqrt(head_dim)` times the output format's smallest
+/// normal value, below which it has fewer bits.
 pub fn c3_floor(problem: &Problem) -> f64 {
     (problem.shape.head_dim as f64).sqrt() * problem.dtype.output().smallest_normal()
 }
@@ -124,8 +127,8 @@ fn c4_share(format: Format) -> f64 {
     }
 }
 
-/// Returns the absolute tolerance of C4 in f16 and bf16, for an element with reference `exact`, where V has
-/// the root mean square `value_rms`.
+/// Returns the absolute tolerance of C4 in f16 and bf16, for an element with reference `exact`,
+/// where V has the root mean square `value_rms`.
 pub fn c4_tolerance(format: Format, value_rms: f64, exact: f64) -> f64 {
     let share = c4_share(format);
     let least = C4_LEAST_STEPS * format.ulp(0.0);

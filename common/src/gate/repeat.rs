@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 
-/// What one of several launches returned.
+/// The results of one of several launches.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeat<'a> {
     pub label: &'a str,
@@ -64,8 +64,8 @@ fn difference_of_two(
     ))
 }
 
-/// Judges C5: all outputs and log-sum-exps have the first's bits, NaN payloads and signs of zero included. A
-/// single output is no evidence.
+/// Judges C5: all outputs and log-sum-exps have the first's bits, NaN payloads and signs of zero
+/// included. A single output is no evidence.
 pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
     if repeats.len() < 2 {
         return GateResult::no_data(GateId::C5, "fewer than two runs");

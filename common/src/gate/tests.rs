@@ -17,10 +17,9 @@ impl Case {
     fn new(shape: Shape, dtype: Dtype, mask: Mask) -> Self {
         let problem = Problem::new(shape, dtype, mask).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 0);
-        let reference = reference(&inputs, Probability::half(dtype)).unwrap();
         Self {
             problem,
-            reference,
+            reference: reference(&inputs, Probability::half(dtype)).unwrap(),
             output: model_output(&inputs, None),
         }
     }
@@ -66,8 +65,8 @@ fn c1_counts_and_names_each_kind() {
     case.output[ELEMENT + 1] = Format::F16.decode(UNWRITTEN);
     case.output[3] = Format::F16.decode(0x7fff);
     case.output[4] = f32::NEG_INFINITY;
-    let expected = "of 7680 elements 2 never written, first at [1, 2, 7, 9]; 1 NaN, first at [0, 0, 0, 3]; \
-                    1 infinite, first at [0, 0, 0, 4]";
+    let expected = "of 7680 elements 2 never written, first at [1, 2, 7, 9]; \
+                    1 NaN, first at [0, 0, 0, 3]; 1 infinite, first at [0, 0, 0, 4]";
     assert_eq!(case.gate(0), (Verdict::Fail, expected.to_string()));
 }
 
@@ -94,10 +93,10 @@ fn c2_bound_is_its_formula() {
     );
     assert!(errors.reference_max_abs > 0.5 && errors.baseline_max_abs > 0.0);
     // Rows of 64 zeros: steps of 2^-24 of 8 times the least normal half.
-    let mut case = Case::small();
-    case.reference.output.fill(0.0);
-    let errors = Errors::measure(&case.evidence());
-    assert_eq!(errors.rms_step, 2f64.powi(-10));
+    let mut zeros = Case::small();
+    zeros.reference.output.fill(0.0);
+    let errors_of_zeros = Errors::measure(&zeros.evidence());
+    assert_eq!(errors_of_zeros.rms_step, 2f64.powi(-10));
 }
 
 /// Every element is well inside C2's first bound and every row inside C3's.
@@ -124,21 +123,22 @@ fn c2_sees_a_rounding_too_many_in_the_mean_over_rows() {
         for (value, exact) in case.output.iter_mut().zip(&case.reference.output) {
             *value = Format::F16.round((exact * factor) as f32);
         }
-        let errors = Errors::measure(&case.evidence());
-        assert!(
-            errors.max_abs < 0.5 * errors.c2_bound()
-                && errors.max_row_rel < 0.5 * errors.c3_bound(),
-            "{errors:?}"
-        );
+        let scaled = Errors::measure(&case.evidence());
+        assert!(scaled.max_abs < 0.5 * scaled.c2_bound(), "{scaled:?}");
+        assert!(scaled.max_row_rel < 0.5 * scaled.c3_bound(), "{scaled:?}");
         assert_eq!(case.gate(1).0, verdict, "{}", case.gate(1).1);
     }
 }
 
 #[test]
-fn a_nan_in_a_reference_is_no_wildcard() {
+fn a_nan_in_a_baseline_is_no_wildcard() {
     let mut case = Case::small();
     case.reference.baseline[ELEMENT] = f32::NAN;
     assert_eq!(case.gate(1).0, Verdict::Fail, "{}", case.gate(1).1);
+}
+
+#[test]
+fn a_nan_in_a_reference_is_no_wildcard() {
     let mut case = Case::small();
     case.reference.output[ELEMENT] = f64::NAN;
     assert!(
@@ -269,76 +269,84 @@ fn c4_is_allclose_for_f16() {
         case.output[ELEMENT] = (exact + share * (1e-2 * value_rms + 1e-2 * exact.abs())) as f32;
         assert_eq!(case.gate(3).0, verdict, "{}", case.gate(3).1);
     }
-    // Of V without a size two steps of the format are left, on top of which comes the element's own.
+    // Of V without a size two steps of the format are left, on top of which comes the element's
+    // own.
     let least = 2.0 * Format::F16.ulp(0.0);
     assert_eq!(c4_tolerance(Format::F16, 0.0, 0.5), least + 0.5e-2);
 }
 
+fn mission_in_e4m3() -> Case {
+    Case::new(Shape::bhsd(1, 8, 512, 64), Dtype::E4m3, Mask::Full)
+}
+
 #[test]
-fn c4_gates_e4m3_on_mission_and_long_only() {
-    let mut case = Case::new(Shape::bhsd(1, 8, 512, 64), Dtype::E4m3, Mask::Full);
-    let (verdict, reason) = case.gate(3);
+fn c4_passes_a_correct_output_in_e4m3() {
+    let (verdict, reason) = mission_in_e4m3().gate(3);
     assert_eq!(verdict, Verdict::Pass, "{reason}");
-    // One element in fifty far off, which the mean lets pass.
-    let correct = case.output.clone();
-    case.output
-        .iter_mut()
-        .step_by(50)
-        .for_each(|value| *value += 0.1);
+}
+
+/// One element in fifty is far off, which the mean lets pass.
+#[test]
+fn c4_sees_many_bad_elements_in_e4m3() {
+    let mut case = mission_in_e4m3();
+    for value in case.output.iter_mut().step_by(50) {
+        *value += 0.1;
+    }
     let (verdict, reason) = case.gate(3);
-    assert!(
-        verdict == Verdict::Fail && reason.starts_with("mean error 4"),
-        "{reason}"
-    );
-    // One element far off; all by more than the old mean of 0.02; and the codec fault's bias, which that let pass.
-    for (first, all, seeds, verdict) in [
+    assert_eq!(verdict, Verdict::Fail, "{reason}");
+    assert!(reason.starts_with("mean error 4"), "{reason}");
+}
+
+/// One element is far off; then all are, by more than the old mean of 0.02; then by the codec
+/// fault's bias, which that let pass.
+#[test]
+fn c4_judges_the_mean_error_in_e4m3_beside_the_old_bounds() {
+    let mut case = mission_in_e4m3();
+    let correct = case.output.clone();
+    for (first, all, seeds, expected) in [
         (0.1, 0.0, "1 % missed", Verdict::Pass),
         (0.0, -0.0205, "1 % missed", Verdict::Fail),
         (0.0, -0.0169, "1 % met", Verdict::Fail),
     ] {
-        for (value, correct) in case.output.iter_mut().zip(&correct) {
-            *value = correct + all;
+        for (value, right) in case.output.iter_mut().zip(&correct) {
+            *value = right + all;
         }
         case.output[0] += first;
-        let (judged, reason) = case.gate(3);
-        assert_eq!(judged, verdict, "{reason}");
-        assert!(
-            reason.contains("bound 0.005") && reason.contains(seeds),
-            "{reason}"
-        );
+        let (verdict, reason) = case.gate(3);
+        assert_eq!(verdict, expected, "{reason}");
+        assert!(reason.contains("bound 0.005"), "{reason}");
+        assert!(reason.contains(seeds), "{reason}");
     }
+}
 
-    let mut other = case.evidence();
-    let errors = Errors::measure(&other);
-    other.family = Some(Family::Large);
-    let result = c4(&other, &errors);
+#[test]
+fn c4_in_e4m3_is_not_gated_for_another_family_but_measured() {
+    let mut case = mission_in_e4m3();
+    for value in &mut case.output {
+        *value -= 0.0169;
+    }
+    let mut evidence = case.evidence();
+    let errors = Errors::measure(&evidence);
+    evidence.family = Some(Family::Large);
+    let result = c4(&evidence, &errors);
     assert_eq!(result.verdict, Verdict::NoData);
     assert_eq!(result.reason, "not gated for the large family");
-    assert!(
-        errors
-            .end_to_end
-            .as_ref()
-            .is_some_and(|end| end.mean_abs > C4_E4M3_MEAN),
-        "the numbers are there all the same"
-    );
-    other.family = None;
-    assert_eq!(c4(&other, &errors).verdict, Verdict::NoData);
+    let end_to_end = errors.end_to_end.as_ref().unwrap();
+    assert!(end_to_end.mean_abs > C4_E4M3_MEAN);
+    evidence.family = None;
+    assert_eq!(c4(&evidence, &errors).verdict, Verdict::NoData);
+}
 
-    for (shape, mask, why) in [
-        (
-            Shape::bhsd(1, 1, 32, 64),
-            Mask::Full,
-            "not gated for shape 1x1x32x64",
-        ),
-        (
-            Shape::bhsd(1, 1, 32, 64),
-            Mask::Causal,
-            "not gated for the causal mask",
-        ),
+#[test]
+fn c4_in_e4m3_is_not_gated_for_another_shape_or_mask() {
+    let small = Shape::bhsd(1, 1, 32, 64);
+    for (mask, expected) in [
+        (Mask::Full, "not gated for shape 1x1x32x64"),
+        (Mask::Causal, "not gated for the causal mask"),
     ] {
-        let (verdict, reason) = Case::new(shape, Dtype::E4m3, mask).gate(3);
+        let (verdict, reason) = Case::new(small, Dtype::E4m3, mask).gate(3);
         assert_eq!(verdict, Verdict::NoData);
-        assert_eq!(reason, why);
+        assert_eq!(reason, expected);
     }
 }
 
@@ -368,25 +376,20 @@ fn b1_judges_at_its_bound_and_names_the_row() {
             .sum::<f64>()
             .sqrt();
         let bound = B1_FACTOR * b1_measured(dtype, Family::Normal);
-        for (share, verdict) in [(0.6, Verdict::Pass), (1.6, Verdict::Fail)] {
+        for (share, expected) in [(0.6, Verdict::Pass), (1.6, Verdict::Fail)] {
             let mut gpu = case.output.clone();
             gpu[ELEMENT] = (f64::from(gpu[ELEMENT]) + share * bound * norm) as f32;
-            let (found, reason) = judge(dtype, &gpu);
-            assert_eq!(found, verdict, "{reason}");
-            assert!(reason.starts_with("row [1, 2, 7] differs"), "{reason}");
+            let (judged, named) = judge(dtype, &gpu);
+            assert_eq!(judged, expected, "{named}");
+            assert!(named.starts_with("row [1, 2, 7] differs"), "{named}");
         }
     }
     for broken in [f32::NAN, f32::INFINITY, Format::F16.decode(UNWRITTEN)] {
         let mut gpu = case.output.clone();
         gpu[ELEMENT] = broken;
         assert_eq!(judge(Dtype::F16, &gpu).0, Verdict::Fail);
-        let both = b1(&case.problem, Family::Normal, &gpu, &gpu);
-        assert_eq!(
-            both.verdict,
-            Verdict::Fail,
-            "equal, and of no value: {}",
-            both.reason
-        );
+        let equal = b1(&case.problem, Family::Normal, &gpu, &gpu);
+        assert_eq!(equal.verdict, Verdict::Fail, "{}", equal.reason);
     }
     assert_eq!(judge(Dtype::F16, &case.output[1..]).0, Verdict::Fail);
     let zeros = vec![0.0; case.output.len()];
@@ -428,7 +431,7 @@ fn b1_has_a_figure_for_every_family_whose_bound_a_row_off_by_one_percent_breaks(
 fn c5_compares_bits() {
     let case = Case::small();
     let mut other = case.output.clone();
-    let judge = |other: &[f32]| {
+    let judge = |reversed: &[f32]| {
         let repeats = [
             Repeat {
                 label: "in order",
@@ -437,7 +440,7 @@ fn c5_compares_bits() {
             },
             Repeat {
                 label: "reversed",
-                output: other,
+                output: reversed,
                 lse: None,
             },
         ];
@@ -478,10 +481,10 @@ fn c5_compares_the_log_sum_exps_of_runs_that_have_them() {
     let rows = case.output.len() / case.problem.shape.head_dim;
     let lse = vec![0.5; rows];
     let judge = |third: &[f32]| {
-        let repeat = |label, lse| Repeat {
+        let repeat = |label, log_sum_exps| Repeat {
             label,
             output: &case.output,
-            lse,
+            lse: log_sum_exps,
         };
         let repeats = [
             repeat("first", Some(&lse[..])),
@@ -497,7 +500,8 @@ fn c5_compares_the_log_sum_exps_of_runs_that_have_them() {
     let (verdict, reason) = judge(&other);
     assert_eq!(verdict, Verdict::Fail);
     let expected = format!(
-        "1 of {rows} log-sum-exps differ between first and third, first at row [0, 0, 1]: 5e-1 and -5e-1"
+        "1 of {rows} log-sum-exps differ between first and third, first at row [0, 0, 1]: \
+         5e-1 and -5e-1"
     );
     assert_eq!(reason, expected);
     assert_eq!(judge(&lse[1..]).0, Verdict::Fail);
@@ -546,15 +550,16 @@ fn c6_sees_writes_outside_outputs_and_any_change_of_inputs() {
         );
 
         q_after[q.offset + 70] ^= 1;
-        let result = judge(&q_after, &o.bytes);
-        assert_eq!(result.verdict, Verdict::Fail);
+        let of_input = judge(&q_after, &o.bytes);
+        assert_eq!(of_input.verdict, Verdict::Fail);
         assert!(
-            result.reason.starts_with("q: input changed at"),
-            "{result:?}"
+            of_input.reason.starts_with("q: input changed at"),
+            "{of_input:?}"
         );
-        for q_after in [&q.bytes[1..], &[&q.bytes[..], &[0]].concat()] {
-            assert_eq!(judge(q_after, &o.bytes).verdict, Verdict::Fail);
-        }
+        let too_short = &q.bytes[1..];
+        assert_eq!(judge(too_short, &o.bytes).verdict, Verdict::Fail);
+        let too_long = [&q.bytes[..], &[0]].concat();
+        assert_eq!(judge(&too_long, &o.bytes).verdict, Verdict::Fail);
     }
     assert_eq!(c6(&[]).verdict, Verdict::NoData);
 }
@@ -571,14 +576,13 @@ fn c8_takes_log_sum_exps_within_its_bound_and_nothing_else() {
     };
     let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
-    let reference = reference(&inputs, Probability::F16).unwrap();
+    let exact = reference(&inputs, Probability::F16).unwrap();
     let correct = model_lse(&inputs, None);
-    let verdict = |lse: &[f32]| c8(&problem, &reference, lse).verdict;
-    assert_eq!(verdict(&correct), Verdict::Pass);
-    let with = |row: usize, value: f32| {
+    assert_eq!(c8(&problem, &exact, &correct).verdict, Verdict::Pass);
+    let verdict_with = |row: usize, value: f32| {
         let mut lse = correct.clone();
         lse[row] = value;
-        verdict(&lse)
+        c8(&problem, &exact, &lse).verdict
     };
     // Rows 0 to 2 of a head see no key.
     for (row, value) in [
@@ -589,34 +593,40 @@ fn c8_takes_log_sum_exps_within_its_bound_and_nothing_else() {
         (5, f32::NAN),
         (17, f32::INFINITY),
     ] {
-        assert_eq!(with(row, value), Verdict::Fail, "{value} in row {row}");
+        assert_eq!(
+            verdict_with(row, value),
+            Verdict::Fail,
+            "{value} in row {row}"
+        );
     }
-    for (row, exact) in reference.lse.iter().copied().enumerate() {
-        if exact.is_finite() {
-            let off = |by: f64| with(row, (exact + by * C8_LSE * exact.abs().max(1.0)) as f32);
-            assert_eq!((off(0.9), off(-0.9)), (Verdict::Pass, Verdict::Pass));
-            assert_eq!((off(1.1), off(-1.1)), (Verdict::Fail, Verdict::Fail));
+    for (row, lse) in exact.lse.iter().copied().enumerate() {
+        if lse.is_finite() {
+            let bound = C8_LSE * lse.abs().max(1.0);
+            let verdict_off_by = |share: f64| verdict_with(row, (lse + share * bound) as f32);
+            assert_eq!(verdict_off_by(0.9), Verdict::Pass);
+            assert_eq!(verdict_off_by(-0.9), Verdict::Pass);
+            assert_eq!(verdict_off_by(1.1), Verdict::Fail);
+            assert_eq!(verdict_off_by(-1.1), Verdict::Fail);
         }
     }
-    // Where the largest score is so large that f32 does not hold small ones to 1e-5, as it holds them.
+    // Where the largest score is so large that f32 does not hold small ones to 1e-5, as it holds
+    // them.
     let huge = Reference {
         largest_score: 1e5,
-        ..reference.clone()
+        ..exact.clone()
     };
-    let by = |times: f64| {
+    let verdict_off_by_scores = |times: f64| {
         let lse: Vec<f32> = huge
             .lse
             .iter()
-            .map(|exact| (exact + times * SCORE_ROUNDING * 1e5) as f32)
+            .map(|lse| (lse + times * SCORE_ROUNDING * 1e5) as f32)
             .collect();
         c8(&problem, &huge, &lse).verdict
     };
-    assert_eq!(
-        (by(0.9 * C8_SCORES), by(1.1 * C8_SCORES)),
-        (Verdict::Pass, Verdict::Fail)
-    );
+    assert_eq!(verdict_off_by_scores(0.9 * C8_SCORES), Verdict::Pass);
+    assert_eq!(verdict_off_by_scores(1.1 * C8_SCORES), Verdict::Fail);
     let sample = reference_of_rows(&inputs, Probability::F16, vec![4, 17]).unwrap();
     assert_eq!(c8(&problem, &sample, &correct).verdict, Verdict::Pass);
-    let reason = c8(&problem, &reference, &correct[1..]).reason;
+    let reason = c8(&problem, &exact, &correct[1..]).reason;
     assert_eq!(reason, "17 log-sum-exps, the problem has 18 rows");
 }

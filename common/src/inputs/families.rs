@@ -8,10 +8,11 @@ use rayon::prelude::*;
 /// The mean of shifted values.
 const SHIFT: f32 = 0.5;
 const LARGE: f32 = 8.0;
-/// The logit of a winner above the others' noise: weight e^12, against 16,384 others of about 1 each.
+/// The logit of a winner above the others' noise: weight e^12, against 16,384 others of about 1
+/// each.
 const WINNER_LOGIT: f32 = 12.0;
-/// The logit of a sink, plus ln(keys): key 0 takes about 73 % of the weight at every length, and the
-/// others still matter.
+/// The logit of a sink, plus ln(keys): key 0 takes about 73 % of the weight at every length, and
+/// the others still matter.
 const SINK_LOGIT: f32 = 2.0;
 /// The factor of a sink's value: otherwise the other keys would not matter.
 const SINK_VALUE: f32 = 1.0 / 16.0;
@@ -20,8 +21,8 @@ const OUTLIER_RATE: f64 = 0.001;
 const OUTLIER_DEVIATION: f32 = 10.0;
 /// The largest x of a row of Q, whose elements are 2^x · (1 + N / 8), x uniform from 0.
 const DEEP_ROWS: f64 = 2.0;
-/// The largest x of a key, whose elements are N − 5 · 2^x, x uniform from 0: logits of −30 to −1,700 at
-/// head_dim 64 and 128.
+/// The largest x of a key, whose elements are N − 5 · 2^x, x uniform from 0: logits of −30 to
+/// −1,700 at head_dim 64 and 128.
 const DEEP_KEYS: f64 = 2.8;
 const DEEP_KEY: f32 = 5.0;
 const DEEP_NOISE: f32 = 0.125;
@@ -35,12 +36,14 @@ const MIXED_KEY: f32 = 16.0;
 const MIXED_ROWS: [f32; 5] = [-8.0, -2.0, 0.0, 2.0, 8.0];
 /// The bounds of x of a row of Q, whose elements are 2^x, x whole.
 const COLOSSAL_ROWS: (f64, f64) = (7.0, 14.0);
-/// The elements of every second key; those of the others are that times 1/2 + N / 4. Sums of equal keys are
-/// exact, whatever the order. Their scaled scores lie nearly half a step of f32 from the next f32.
+/// The elements of every second key; those of the others are that times 1/2 + N / 4. Sums of equal
+/// keys are exact, whatever the order. Their scaled scores lie nearly half a step of f32 from the
+/// next f32.
 const COLOSSAL_KEY: f32 = 9792.0;
 /// The exponent of V's factor.
 const SUBNORMAL_VALUES: i32 = -15;
-/// The exponent of the factor of Q, by which K is divided: logits of N(0, 1), and nothing that f16 holds.
+/// The exponent of the factor of Q, by which K is divided: logits of N(0, 1), and nothing that f16
+/// holds.
 const WIDE_LOGITS: i32 = 30;
 /// The exponent of the factor of V in even heads, by which it is divided in odd ones.
 const WIDE_VALUES: i32 = 40;
@@ -77,8 +80,8 @@ impl Stream {
         (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a normal deviate by Marsaglia's polar method (SIAM Review 6:260, 1964), which needs no
-    /// sine.
+    /// Returns a normal deviate by Marsaglia's polar method (SIAM Review 6:260, 1964), which needs
+    /// no sine.
     pub fn normal(&mut self) -> f32 {
         if let Some(spare) = self.spare.take() {
             return spare as f32;
@@ -95,7 +98,7 @@ impl Stream {
     }
 }
 
-/// What a stream is drawn for.
+/// The purpose of a stream.
 #[derive(Clone, Copy)]
 enum Purpose {
     Values(Tensor),
@@ -151,8 +154,8 @@ fn two_to(x: f64) -> f64 {
     value
 }
 
-/// Draws the values before rounding of `[batch, heads, rows, head_dim]`, dense, one stream per batch and
-/// head; for E4M3 the scales, where the family sets them.
+/// Draws the values before rounding of `[batch, heads, rows, head_dim]`, dense, one stream per
+/// batch and head; for E4M3 the scales, where the family sets them.
 pub(super) fn draw(
     family: Family,
     seed: u64,
@@ -339,8 +342,9 @@ impl Head<'_> {
 
     /// Makes one key win in every row with `logit`.
     ///
-    /// Queries lean towards one direction of signs, shared by all heads so that grouped heads agree on
-    /// it; the winning key lies along it: logit = dim * amplitude / sqrt(dim) at the default scale.
+    /// Queries lean towards one direction of signs, shared by all heads so that grouped heads agree
+    /// on it; the winning key lies along it: logit = dim * amplitude / sqrt(dim) at the default
+    /// scale.
     fn lean_towards(&mut self, winner: usize, logit: f32) {
         let dim = self.dim;
         let mut direction = Stream::new(self.seed, self.family, Purpose::Direction, 0);

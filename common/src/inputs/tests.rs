@@ -21,8 +21,8 @@ fn unrounded(operand: &Operand) -> &[f32] {
 #[test]
 fn all_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
     for family in Family::ALL {
-        let takes = |dtype: &Dtype| Family::for_dtype(*dtype).contains(&family);
-        let dtypes: Vec<Dtype> = Dtype::ALL.into_iter().filter(takes).collect();
+        let mut dtypes = Dtype::ALL.to_vec();
+        dtypes.retain(|dtype| Family::for_dtype(*dtype).contains(&family));
         let all: Vec<Inputs> = dtypes
             .iter()
             .map(|&dtype| Inputs::generate(&problem(dtype), family, 7))
@@ -68,81 +68,94 @@ fn first_values_are_pinned() {
         [0.43191892, -0.09582235, 0.36995888, 1.4572963]
     );
     // FNV-1a over the bits of the families that are of the same age.
-    for (extreme, expected) in [
-        (false, 17_100_836_497_426_930_431),
-        (true, 1_469_648_253_468_071_088),
-    ] {
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        for &family in Family::for_dtype(Dtype::E4m3)
-            .iter()
-            .filter(|family| Family::EXTREME.contains(family) == extreme)
-        {
-            let inputs = Inputs::generate(&problem(Dtype::E4m3), family, 0);
-            for value in [&inputs.q, &inputs.k, &inputs.v]
-                .into_iter()
-                .flat_map(unrounded)
-            {
+    let (extreme, usual): (Vec<Family>, Vec<Family>) = Family::for_dtype(Dtype::E4m3)
+        .into_iter()
+        .partition(|family| Family::EXTREME.contains(family));
+    assert_eq!(hash_of_values(&usual), 17_100_836_497_426_930_431);
+    assert_eq!(hash_of_values(&extreme), 1_469_648_253_468_071_088);
+}
+
+fn hash_of_values(families: &[Family]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for &family in families {
+        let inputs = Inputs::generate(&problem(Dtype::E4m3), family, 0);
+        for operand in [&inputs.q, &inputs.k, &inputs.v] {
+            for value in unrounded(operand) {
                 hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
             }
         }
-        assert_eq!(hash, expected, "extreme: {extreme}");
     }
+    hash
+}
+
+fn generate(family: Family) -> Inputs {
+    Inputs::generate(&problem(Dtype::E4m3), family, 3)
 }
 
 #[test]
-fn families_are_what_they_say() {
-    let generate = |family| Inputs::generate(&problem(Dtype::E4m3), family, 3);
-    let mean = |values: &[f32]| values.iter().sum::<f32>() / values.len() as f32;
+fn shifted_values_have_a_mean() {
+    let inputs = generate(Family::Shifted);
+    let values = unrounded(&inputs.v);
+    let mean = values.iter().sum::<f32>() / values.len() as f32;
+    assert!((mean - 0.5).abs() < 0.05, "{mean}");
+}
 
-    assert!((mean(unrounded(&generate(Family::Shifted).v)) - 0.5).abs() < 0.05);
+#[test]
+fn all_negative_scores_come_from_signs_of_q_and_k() {
     let negative = generate(Family::AllNegative);
-    assert!(
-        unrounded(&negative.q).iter().all(|&x| x >= 0.0)
-            && unrounded(&negative.k).iter().all(|&x| x <= 0.0)
-    );
+    assert!(unrounded(&negative.q).iter().all(|&x| x >= 0.0));
+    assert!(unrounded(&negative.k).iter().all(|&x| x <= 0.0));
     assert!(unrounded(&negative.v).iter().any(|&x| x > 0.0));
-    let largest = |values: &[f32]| values.iter().fold(0f32, |most, x| most.max(x.abs()));
-    assert!(largest(unrounded(&generate(Family::Large).q)) > 24.0);
-    assert!(largest(unrounded(&generate(Family::Outliers).q)) > 8.0);
+}
 
-    let saturated = generate(Family::Saturated).v;
-    let full = saturated
-        .bytes
-        .iter()
-        .filter(|&&code| code & 0x7f == 0x7e)
-        .count();
-    assert!(
-        full * 4 > saturated.bytes.len(),
-        "{full} codes of {} at 448",
-        saturated.bytes.len()
-    );
-
-    let scaled = generate(Family::RandomScales).q;
-    assert!(
-        scaled
-            .scales
-            .iter()
-            .all(|scale| (2f32.powi(-6)..=2.0).contains(scale)),
-        "{:?}",
-        scaled.scales
-    );
-    assert!(scaled.scales.windows(2).all(|pair| pair[0] != pair[1]));
-
-    let zero = generate(Family::ZeroHead);
-    let live = |operand: &Operand| {
-        let head_len = operand.extents[2] * operand.extents[3];
-        operand
-            .bytes
-            .chunks(head_len)
-            .map(|head| head.iter().any(|&code| code != 0))
-            .collect::<Vec<_>>()
+#[test]
+fn large_values_and_outliers_are_large() {
+    let largest = |family| {
+        let inputs = generate(family);
+        let values = unrounded(&inputs.q).iter();
+        values.fold(0f32, |most, value| most.max(value.abs()))
     };
+    assert!(largest(Family::Large) > 24.0);
+    assert!(largest(Family::Outliers) > 8.0);
+}
+
+#[test]
+fn a_third_of_saturated_codes_are_the_largest() {
+    let codes = generate(Family::Saturated).v.bytes;
+    let largest = codes.iter().filter(|&&code| code & 0x7f == 0x7e).count();
+    assert!(
+        largest * 4 > codes.len(),
+        "{largest} codes of {} at 448",
+        codes.len()
+    );
+}
+
+#[test]
+fn random_scales_differ_within_their_bounds() {
+    let scales = generate(Family::RandomScales).q.scales;
+    for scale in &scales {
+        assert!((2f32.powi(-6)..=2.0).contains(scale), "{scales:?}");
+    }
+    assert!(scales.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn one_head_of_each_operand_is_zero() {
+    let live_heads = |operand: &Operand| {
+        let head_len = operand.extents[2] * operand.extents[3];
+        let mut live = Vec::new();
+        for head in operand.bytes.chunks(head_len) {
+            live.push(head.iter().any(|&code| code != 0));
+        }
+        live
+    };
+    let zero = generate(Family::ZeroHead);
     assert_eq!(
-        live(&zero.q),
+        live_heads(&zero.q),
         [false, true, true, true, false, true, true, true]
     );
-    assert_eq!(live(&zero.k), [true, false, true, false]);
-    assert_eq!(live(&zero.v), [false, true, false, true]);
+    assert_eq!(live_heads(&zero.k), [true, false, true, false]);
+    assert_eq!(live_heads(&zero.v), [false, true, false, true]);
     assert_eq!(zero.q.scales[0], 1.0);
 }
 
@@ -158,62 +171,69 @@ fn logits(family: Family, dtype: Dtype) -> Vec<Vec<f64>> {
         .collect()
 }
 
+fn largest(row: &[f64]) -> f64 {
+    row.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// Returns the number of keys that are less than `margin` below a row's largest logit.
+fn winners(row: &[f64], margin: f64) -> usize {
+    let most = largest(row);
+    row.iter().filter(|&&logit| most - logit < margin).count()
+}
+
 #[test]
-fn extreme_logits_are_where_their_families_say() {
-    let most = |row: &Vec<f64>| row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+fn deep_negative_logits_are_far_below_zero() {
     for dtype in Dtype::ALL {
         let deep = logits(Family::DeepNegative, dtype);
-        assert!(
-            deep.iter()
-                .flatten()
-                .all(|logit| (-2000.0..-20.0).contains(logit)),
-            "{dtype}"
-        );
-        assert!(
-            deep.iter().flatten().any(|&logit| logit < -800.0),
-            "{dtype}"
-        );
-        assert!(
-            deep.iter().filter(|row| most(row) < -104.0).count() > 5,
-            "2^-149 is exp of -104: {dtype}"
-        );
+        for logit in deep.iter().flatten() {
+            assert!((-2000.0..-20.0).contains(logit), "{dtype}: {logit}");
+        }
+        let is_far = deep.iter().flatten().any(|&logit| logit < -800.0);
+        assert!(is_far, "{dtype}");
+        let vanishing = deep.iter().filter(|row| largest(row) < -104.0);
+        assert!(vanishing.count() > 5, "2^-149 is exp of -104: {dtype}");
+    }
+}
 
+#[test]
+fn huge_logits_have_ties() {
+    for dtype in Dtype::ALL {
         let huge = logits(Family::Huge, dtype);
-        assert!(huge.iter().all(|row| most(row) > 2000.0), "{dtype}");
-        let ties =
-            |row: &Vec<f64>| row.iter().filter(|&&logit| most(row) - logit < 3.0).count() > 1;
-        let tied = huge.iter().filter(|row| ties(row)).count();
+        assert!(huge.iter().all(|row| largest(row) > 2000.0), "{dtype}");
+        let tied = huge.iter().filter(|row| winners(row, 3.0) > 1).count();
         assert!(
             (5..35).contains(&tied),
             "{dtype}: {tied} of 40 rows have ties"
         );
+    }
+}
 
-        let colossal = logits(Family::Colossal, dtype);
-        let (largest, tied): (Vec<f64>, Vec<usize>) = colossal
-            .iter()
-            .map(|row| {
-                (
-                    most(row),
-                    row.iter().filter(|&&logit| logit == most(row)).count(),
-                )
-            })
-            .unzip();
-        assert!(
-            largest.iter().all(|most| (1e6..1e9).contains(&most.abs())),
-            "{dtype}"
-        );
-        for (most, tied) in largest.iter().zip(tied) {
-            assert_eq!(tied, if *most > 0.0 { 25 } else { 1 }, "{dtype}");
+#[test]
+fn colossal_logits_have_one_winner_or_half_of_the_keys() {
+    for dtype in Dtype::ALL {
+        for row in logits(Family::Colossal, dtype) {
+            let most = largest(&row);
+            assert!((1e6..1e9).contains(&most.abs()), "{dtype}");
+            let equal = row.iter().filter(|&&logit| logit == most).count();
+            assert_eq!(equal, if most > 0.0 { 25 } else { 1 }, "{dtype}");
         }
+    }
+}
 
-        let mixed: Vec<f64> = logits(Family::MixedScale, dtype).iter().map(most).collect();
+#[test]
+fn mixed_scale_rows_are_far_from_their_neighbours() {
+    for dtype in Dtype::ALL {
+        let mixed: Vec<f64> = logits(Family::MixedScale, dtype)
+            .iter()
+            .map(|row| largest(row))
+            .collect();
         for step in [1, 8] {
-            let apart = (step..40)
+            let distant = (step..40)
                 .filter(|&row| (mixed[row] - mixed[row - step]).abs() > 1000.0)
                 .count();
             assert!(
-                apart > 8,
-                "{dtype}: {apart} rows far from the row {step} before"
+                distant > 8,
+                "{dtype}: {distant} rows far from the row {step} before"
             );
         }
     }
@@ -223,12 +243,15 @@ fn extreme_logits_are_where_their_families_say() {
 fn wide_range_is_beyond_f16_and_has_plain_logits() {
     let inputs = Inputs::generate(&problem(Dtype::Bf16), Family::WideRange, 3);
     for operand in [&inputs.q, &inputs.k, &inputs.v] {
-        let beyond = |value: &&f32| {
-            let stored = Format::F16.round(**value);
-            **value != 0.0 && (stored == 0.0 || stored.is_infinite())
-        };
         let codes = operand.codes();
-        assert!(codes.iter().filter(beyond).count() * 1000 > codes.len() * 995);
+        let mut beyond = 0;
+        for &value in &codes {
+            let stored = Format::F16.round(value);
+            if value != 0.0 && (stored == 0.0 || stored.is_infinite()) {
+                beyond += 1;
+            }
+        }
+        assert!(beyond * 1000 > codes.len() * 995, "{beyond}");
     }
     let wide = logits(Family::WideRange, Dtype::Bf16);
     assert!(wide.iter().flatten().all(|logit| logit.abs() < 6.0));
@@ -240,18 +263,21 @@ fn one_key_wins_in_the_peaked_and_sink_families() {
         let inputs = Inputs::generate(&problem(Dtype::F16), family, 5);
         let (q, k) = (unrounded(&inputs.q), unrounded(&inputs.k));
         // Head 0 of batch 0: the same key has the largest logit in most rows.
-        let winner = |row: &[f32]| {
-            let logit = |key: &[f32]| row.iter().zip(key).map(|(x, y)| x * y).sum::<f32>();
-            (0..50)
-                .max_by(|&a, &b| logit(&k[a * 64..][..64]).total_cmp(&logit(&k[b * 64..][..64])))
-                .unwrap()
-        };
-        let winners: Vec<usize> = q[..40 * 64].chunks(64).map(winner).collect();
-        let common = winners.iter().filter(|&&key| key == winners[0]).count();
+        let mut winning_keys = Vec::new();
+        for row in q[..40 * 64].chunks(64) {
+            let logit = |key: usize| {
+                let products = row.iter().zip(&k[key * 64..][..64]).map(|(x, y)| x * y);
+                products.sum::<f32>()
+            };
+            let winner = (0..50).max_by(|&a, &b| logit(a).total_cmp(&logit(b)));
+            winning_keys.push(winner.unwrap());
+        }
+        let first = winning_keys[0];
+        let common = winning_keys.iter().filter(|&&key| key == first).count();
         let least = if family == Family::Peaked { 39 } else { 24 };
-        assert!(common >= least, "{family}: {winners:?}");
+        assert!(common >= least, "{family}: {winning_keys:?}");
         if family == Family::Sink {
-            assert_eq!(winners[0], 0);
+            assert_eq!(first, 0);
         }
     }
 }
@@ -291,8 +317,8 @@ fn real_tensors_are_checked() {
     );
 
     let mut values = inputs.q.codes();
-    let stored = |values: &[f32]| {
-        let bytes = Format::F16.encode_bytes(values);
+    let stored = |elements: &[f32]| {
+        let bytes = Format::F16.encode_bytes(elements);
         Operand::from_parts(p.shape.q_extents(), Dtype::F16, bytes, Vec::new())
     };
     let element = ((4 + 2) * 40 + 9) * 64 + 5;
@@ -320,21 +346,22 @@ fn real_tensors_are_checked() {
 
 #[test]
 fn one_scale_is_the_largest_of_a_tensors_heads() {
-    let of = |dtype, family| {
+    let small = |dtype, family| {
         let problem = Problem::new(Shape::bhsd(2, 3, 5, 64), dtype, Mask::Full).unwrap();
         Inputs::generate(&problem, family, 0)
     };
-    let before = of(Dtype::E4m3, Family::RandomScales);
+    let before = small(Dtype::E4m3, Family::RandomScales);
     let after = before.clone().with_one_scale();
-    for (before, after) in [
+    for (scaled, one_scale) in [
         (before.q, after.q),
         (before.k, after.k),
         (before.v, after.v),
     ] {
-        let largest = before.scales.iter().copied().reduce(f32::max);
-        assert_eq!(after.scales, [largest.unwrap(); 6]);
-        assert_eq!((after.bytes, after.unquantised), (before.bytes, None));
+        let largest_scale = scaled.scales.iter().copied().reduce(f32::max);
+        assert_eq!(one_scale.scales, [largest_scale.unwrap(); 6]);
+        assert_eq!(one_scale.bytes, scaled.bytes);
+        assert_eq!(one_scale.unquantised, None);
     }
-    let without = of(Dtype::F16, Family::Normal);
-    assert_eq!(without.clone().with_one_scale(), without);
+    let without_scales = small(Dtype::F16, Family::Normal);
+    assert_eq!(without_scales.clone().with_one_scale(), without_scales);
 }

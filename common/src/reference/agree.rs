@@ -3,12 +3,12 @@
 use super::{Reference, row_index};
 use crate::problem::Problem;
 
-/// The largest difference between values of FP64, in units of the larger of the host's value and the root
-/// mean square of V (for a log-sum-exp, 1).
+/// The largest difference between values of FP64, in units of the larger of the host's value and
+/// the root mean square of V (for a log-sum-exp, 1).
 ///
-/// Both sides compute the same operations in the same order, but for exp and ln, which are an ulp off at
-/// most: 4e-16 in a weight, and about the root of n times 1e-16 in n sums of such. A wrong key, mask or
-/// scale is off by far more.
+/// Both sides compute the same operations in the same order, but for exp and ln, which are an ulp
+/// off at most: 4e-16 in a weight, and about the root of n times 1e-16 in n sums of such. A wrong
+/// key, mask or scale is off by far more.
 pub const MOST_APART: f64 = 1e-12;
 
 /// A value of the GPU's reference that is not the host's.
@@ -32,8 +32,8 @@ pub struct Disagreement {
     pub bound: f64,
 }
 
-/// Compares all rows of the host's reference with the GPU's, which has them among its own. Values may
-/// differ by [`MOST_APART`], and in the baseline by one step of the output's format.
+/// Compares all rows of the host's reference with the GPU's, which has them among its own. Values
+/// may differ by [`MOST_APART`], and in the baseline by one step of the output's format.
 ///
 /// # Errors
 ///
@@ -69,8 +69,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Returns whether the difference is within the bound. NaN is close to nothing. The log-sum-exp of a
-    /// row without a key is infinite, and nothing but the same infinity is close to it.
+    /// Returns whether the difference is within the bound. NaN is close to nothing. The log-sum-exp of
+    /// a row without a key is infinite, and nothing but the same infinity is close to it.
     fn is_close(&self) -> bool {
         self.gpu == self.host || self.host.is_finite() && (self.gpu - self.host).abs() <= self.bound
     }

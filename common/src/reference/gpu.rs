@@ -1,5 +1,5 @@
-//! References of large problems on a GPU. Their kernel (`attend.cu`) is compared with the host before the
-//! first and on each.
+//! References of large problems on a GPU. Their kernel (`attend.cu`) is compared with the host
+//! before the first and on each.
 
 use super::agree::agree;
 use super::layout::{Layout, Rounding};
@@ -18,8 +18,8 @@ mod image {
 pub use image::FATBIN;
 
 /// The number of visible scores up to which the host computes the reference: in a second on two
-/// processors, where 2^28 take a minute. So most problems that gates judge need no GPU, and it is used
-/// where it saves more than it costs.
+/// processors, where 2^28 take a minute. So most problems that gates judge need no GPU, and it is
+/// used where it saves more than it costs.
 pub const MOST_HOST_SCORES: u64 = 1 << 22;
 
 /// The arithmetic of a call.
@@ -83,9 +83,9 @@ pub fn baseline_layout<'a>(
 }
 
 impl CudaDevice {
-    /// Computes a [`reference()`]; that of a problem of more than [`MOST_HOST_SCORES`] on the GPU, where
-    /// there is code for one. The kernel is compared with the host on small problems before the first,
-    /// and on each at three of its rows.
+    /// Computes a [`reference()`]; that of a problem of more than [`MOST_HOST_SCORES`] on the GPU,
+    /// where there is code for one. The kernel is compared with the host on small problems before
+    /// the first, and on each at three of its rows.
     ///
     /// # Errors
     ///
@@ -126,8 +126,9 @@ fn ends(rows: &[usize]) -> Vec<usize> {
     end_rows
 }
 
-/// Returns the problems on which the kernel is checked: each mask, element type and type of P; grouped
-/// heads; keys beyond one round of a block's threads; tiles with fewer rows; rows without a key.
+/// Returns the problems on which the kernel is checked: each mask, element type and type of P;
+/// grouped heads; keys beyond one round of a block's threads; tiles with fewer rows; rows without a
+/// key.
 pub fn small_cases() -> Vec<(Problem, Probability)> {
     let two_batches = |heads: [usize; 2], seqs: [usize; 2], head_dim| Shape {
         batch: 2,

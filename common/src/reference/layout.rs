@@ -87,7 +87,8 @@ pub struct Params {
 pub struct Layout<'a, T> {
     /// The listed rows of Q.
     pub q: Vec<T>,
-    /// K with a line for each element of a head, so that neighbouring threads read neighbouring keys.
+    /// K with a line for each element of a head, so that neighbouring threads read neighbouring
+    /// keys.
     pub keys: Vec<T>,
     pub values: &'a [T],
     pub tiles: Vec<Tile>,
@@ -97,8 +98,8 @@ pub struct Layout<'a, T> {
 }
 
 impl<'a, T: Copy + Default + Send + Sync> Layout<'a, T> {
-    /// Lays out `rows`, ascending, of Q, K and V. `scales(b, h)` returns the factors of the scores and of
-    /// the output.
+    /// Lays out `rows`, ascending, of Q, K and V. `scales(b, h)` returns the factors of the scores
+    /// and of the output.
     pub fn new(
         problem: &Problem,
         rows: &[usize],
@@ -208,11 +209,11 @@ mod tests {
         let layout = Layout::new(&problem, &rows, [&q, &kv, &kv], rounding, |b, h| {
             [b as f64, h as f64]
         });
-        let tile = |first_row, rows, head, visible: [i32; 4], scales: [f64; 2]| Tile {
+        let tile = |first_row, count, head, visible: [i32; 4], scales: [f64; 2]| Tile {
             first_row,
-            rows,
+            rows: count,
             head,
-            most: visible[rows as usize - 1],
+            most: visible[count as usize - 1],
             visible,
             score_scale: scales[0],
             output_scale: scales[1],

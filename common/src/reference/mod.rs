@@ -1,5 +1,5 @@
-//! FP64 attention on the kernel's values, and a same-precision baseline, whose error tells how accurate
-//! that precision lets a kernel be.
+//! FP64 attention on the kernel's values, and a same-precision baseline, whose error tells how
+//! accurate that precision lets a kernel be.
 
 use crate::device::cuda::CudaError;
 use crate::e4m3::E4m3;
@@ -31,9 +31,10 @@ named! {
     }
 }
 
-/// The factor of P in E4M3: FP8 kernels keep `exp(s - max) * 2^8` and divide at the end, so that weights
-/// down to 2^-17 of the largest survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`).
-/// Normalised first, weights below 2^-10 would be lost: with some thousands of keys nearly all.
+/// The factor of P in E4M3: FP8 kernels keep `exp(s - max) * 2^8` and divide at the end, so that
+/// weights down to 2^-17 of the largest survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset
+/// = 8`). Normalised first, weights below 2^-10 would be lost: with some thousands of keys nearly
+/// all.
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
 
 impl Probability {
@@ -54,8 +55,8 @@ impl Probability {
         }
     }
 
-    /// Returns the types that a kernel may declare: nothing less exact than 16 bits or the inputs, since
-    /// it sets how far C2 and C3 let an output be off.
+    /// Returns the types that a kernel may declare: nothing less exact than 16 bits or the inputs,
+    /// since it sets how far C2 and C3 let an output be off.
     pub fn declarable(dtype: Dtype) -> &'static [Self] {
         match dtype {
             Dtype::F16 => &[Probability::F32, Probability::F16],
@@ -64,8 +65,8 @@ impl Probability {
         }
     }
 
-    /// Returns the type that P is rounded to where a kernel declares `self`: 16 bits are the output's,
-    /// though a kernel may declare fewer because its scores are less exact.
+    /// Returns the type that P is rounded to where a kernel declares `self`: 16 bits are the
+    /// output's, though a kernel may declare fewer because its scores are less exact.
     pub fn held(self, dtype: Dtype) -> Self {
         match self {
             Probability::F16 | Probability::Bf16 => Self::half(dtype),
@@ -97,15 +98,15 @@ impl Probability {
     }
 }
 
-/// The number of visible scores above which a sample of the rows is computed: two processors take about
-/// a minute for as many.
+/// The number of visible scores above which a sample of the rows is computed: two processors take
+/// about a minute for as many.
 pub const MAX_FULL_SCORES: u64 = 1 << 28;
 /// The number of scores of a sample, about.
 const SAMPLED_SCORES: u64 = 1 << 25;
 /// The seed of a sample, so that its rows depend on the problem's extents and mask only.
 const SAMPLE_SEED: u64 = 0x5a3c_f00d;
-/// The rows of queries, and of keys, that kernels take at a time: at their edges the rows of a sample are
-/// not left to chance.
+/// The rows of queries, and of keys, that kernels take at a time: at their edges the rows of a
+/// sample are not left to chance.
 const TILE_EXTENTS: [usize; 6] = [16, 32, 64, 96, 128, 256];
 
 /// A reason why there is no reference.
@@ -130,11 +131,12 @@ pub enum ReferenceError {
     Disagreement(#[from] Disagreement),
 }
 
-/// The values by which an output is judged; arrays hold [`Reference::rows`], `head_dim` values each.
+/// The values by which an output is judged; arrays hold [`Reference::rows`], `head_dim` values
+/// each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all, or a sample with the first and
-    /// last row of every head, and rows at the edges of tiles.
+    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all, or a sample with the
+    /// first and last row of every head, and rows at the edges of tiles.
     pub rows: Vec<usize>,
     pub sampled: bool,
     /// FP64 attention on the dequantised inputs; 0 in rows without a key.
@@ -145,14 +147,15 @@ pub struct Reference {
     /// Scores, softmax and P·V in f32, P normalised and rounded to its type, output rounded to its
     /// format.
     pub baseline: Vec<f32>,
-    /// FP64 attention on the values before rounding to E4M3, for gate C4; `None` for real tensors and
-    /// other dtypes.
+    /// FP64 attention on the values before rounding to E4M3, for gate C4; `None` for real tensors
+    /// and other dtypes.
     pub unquantised: Option<Vec<f64>>,
     pub probability: Probability,
-    /// The root mean square of the V that a row averages (its batch and key head, all keys), C4's unit.
+    /// The root mean square of the V that a row averages (its batch and key head, all keys), C4's
+    /// unit.
     pub value_rms: Vec<f64>,
-    /// The longest row of Q times the longest of K times the softmax scale: no logit is larger, nor any
-    /// sum on the way to one.
+    /// The longest row of Q times the longest of K times the softmax scale: no logit is larger, nor
+    /// any sum on the way to one.
     pub largest_score: f64,
 }
 
@@ -283,8 +286,8 @@ impl Reference {
         if let Some(element) = self.output.iter().position(|value| !value.is_finite()) {
             return Err(not_finite("FP64", element / dim));
         }
-        let is_overflow = |lse: &f64| lse.is_nan() || *lse == f64::INFINITY;
-        if let Some(row) = self.lse.iter().position(is_overflow) {
+        let mut lses = self.lse.iter();
+        if let Some(row) = lses.position(|lse| lse.is_nan() || *lse == f64::INFINITY) {
             return Err(not_finite("FP64", row));
         }
         if let Some(element) = self.baseline.iter().position(|value| !value.is_finite()) {
@@ -328,8 +331,8 @@ fn sum_of_squares(values: &[f64]) -> f64 {
     values.iter().map(|value| value * value).sum()
 }
 
-/// Computes FP64 attention on the values before rounding, rows as in [`reference_of_rows`]; `None` for
-/// real tensors.
+/// Computes FP64 attention on the values before rounding, rows as in [`reference_of_rows`]; `None`
+/// for real tensors.
 pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
     let values = unquantised_values(inputs)?;
     Some(attend_f64(&inputs.problem, rows, &values).output)
@@ -394,9 +397,9 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
     sample
 }
 
-/// Returns the rows of a head on both sides of the first and the last edge of tiles of [`TILE_EXTENTS`].
-/// Under a causal mask it returns those that begin to see a key, or the first or last edge of a tile of
-/// keys, too.
+/// Returns the rows of a head on both sides of the first and the last edge of tiles of
+/// [`TILE_EXTENTS`]. Under a causal mask it returns those that begin to see a key, or the first or
+/// last edge of a tile of keys, too.
 fn edge_rows(problem: &Problem) -> Vec<usize> {
     let Shape { seq_q, seq_kv, .. } = problem.shape;
     let mut edges = vec![0, seq_q - 1];
@@ -447,8 +450,8 @@ fn exact_scales(problem: &Problem) -> [f64; 2] {
     [f64::from(problem.softmax_scale), 1.0]
 }
 
-/// Returns the factors of the scores and of the output, on codes: they have the scales of the operands,
-/// as in the kernels.
+/// Returns the factors of the scores and of the output, on codes: they have the scales of the
+/// operands, as in the kernels.
 fn baseline_scales(inputs: &Inputs, b: usize, h: usize) -> [f32; 2] {
     let Inputs { problem, q, k, v } = inputs;
     let head_kv = h / (problem.shape.heads_q / problem.shape.heads_kv);
@@ -458,8 +461,8 @@ fn baseline_scales(inputs: &Inputs, b: usize, h: usize) -> [f32; 2] {
     ]
 }
 
-/// Returns `e^x` rounded once, from FP64: a GPU computes the same, where its own functions of f32 are less
-/// exact.
+/// Returns `e^x` rounded once, from FP64: a GPU computes the same, where its own functions of f32
+/// are less exact.
 fn exponential(x: f32) -> f32 {
     f64::from(x).exp() as f32
 }
@@ -494,9 +497,9 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
     attended.output
 }
 
-/// Computes attention in T, with panels of `N` columns. `scales(b, h)` returns the factors of the scores
-/// and of the output. `softmax` turns a row's scaled, visible scores into weights and returns their
-/// log-sum-exp.
+/// Computes attention in T, with panels of `N` columns. `scales(b, h)` returns the factors of the
+/// scores and of the output. `softmax` turns a row's scaled, visible scores into weights and
+/// returns their log-sum-exp.
 fn attend<T: Real, const N: usize>(
     problem: &Problem,
     rows: &[usize],

@@ -50,8 +50,9 @@ impl<T: Real, const N: usize> Panels<T, N> {
         }
     }
 
-    /// Computes `out[row][column] = sum over k in depths of a[k - depths.start][row] * self[k][column]`, k
-    /// in order, in T, for the panels that cover `columns`; `emit` receives row, column and sum.
+    /// Computes `out[row][column] = sum over k in depths of a[k - depths.start][row] *
+    /// self[k][column]`, k in order, in T, for the panels that cover `columns`; `emit` receives
+    /// row, column and sum.
     pub fn multiply(
         &self,
         a: &[[T; TILE_ROWS]],

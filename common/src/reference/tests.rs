@@ -102,17 +102,17 @@ fn large_problems_are_sampled_with_both_ends_of_every_head() {
     assert_eq!(rows, sample_rows(&problem));
 }
 
-/// The rows are those on both sides of the edges of tiles, and those where the causal diagonal begins,
-/// ends and crosses an edge of keys.
+/// The rows are those on both sides of the edges of tiles, and those where the causal diagonal
+/// begins, ends and crosses an edge of keys.
 #[test]
 fn a_sample_has_the_rows_at_which_kernels_change_their_way() {
-    let shape = |heads, seq_q, seq_kv| Shape {
+    let self_or_cross = |heads, seq_q, seq_kv| Shape {
         seq_kv,
         ..Shape::bhsd(1, heads, seq_q, 64)
     };
     for (shape, mask, edges) in [
         (
-            shape(3, 20_000, 20_000),
+            self_or_cross(3, 20_000, 20_000),
             Mask::Full,
             &[
                 0, 15, 16, 63, 64, 127, 128, 255, 256, 19_967, 19_968, 19_999,
@@ -120,19 +120,19 @@ fn a_sample_has_the_rows_at_which_kernels_change_their_way() {
         ),
         // 100 rows see no key; row 99 + n sees n.
         (
-            shape(3, 20_100, 20_000),
+            self_or_cross(3, 20_100, 20_000),
             Mask::Causal,
             &[0, 99, 100, 163, 164, 227, 228, 20_067, 20_068, 20_099],
         ),
         // The first row sees 10,001 keys: 10,048 are a multiple of 64, 10,112 of 128.
         (
-            shape(3, 20_000, 30_000),
+            self_or_cross(3, 20_000, 30_000),
             Mask::Causal,
             &[0, 47, 48, 111, 112, 19_967, 19_968, 19_999],
         ),
         // So many heads that each has some of them alone.
         (
-            shape(4000, 300, 300),
+            self_or_cross(4000, 300, 300),
             Mask::Causal,
             &[0, 15, 16, 63, 64, 127, 128, 255, 256, 299],
         ),
@@ -198,16 +198,16 @@ fn sampled_rows_equal_those_of_the_whole() {
         assert_eq!(part.lse[i], whole.lse[row], "row {row}");
     }
     // Two query heads of 50 rows average one head of V.
-    let rms = |row: usize| {
-        let head = &values[2][row / 100 * 70 * 64..][..70 * 64];
-        (head.iter().map(|v| v * v).sum::<f64>() / head.len() as f64).sqrt()
-    };
     let sample = reference_of_rows(&inputs, Probability::F16, sampled_rows.to_vec()).unwrap();
-    assert_eq!(sample.value_rms, sampled_rows.map(rms));
+    for (row, value_rms) in sampled_rows.into_iter().zip(sample.value_rms) {
+        let head = &values[2][row / 100 * 70 * 64..][..70 * 64];
+        let squares: f64 = head.iter().map(|v| v * v).sum();
+        assert_eq!(value_rms, (squares / head.len() as f64).sqrt(), "row {row}");
+    }
 }
 
-/// The log-sum-exp of scores that are all alike is their value and the logarithm of their number; -inf
-/// where there are none.
+/// The log-sum-exp of scores that are all alike is their value and the logarithm of their number;
+/// -inf where there are none.
 #[test]
 fn log_sum_exps_count_the_keys_of_equal_scores() {
     let shape = Shape {
@@ -301,7 +301,8 @@ fn baseline_error_grows_as_the_probability_type_shrinks() {
     assert!(in_f16 * 10.0 <= in_e4m3, "{in_f16:e} {in_e4m3:e}");
 }
 
-/// Weights of 8,192 keys with logits of N(0, 1) are about 2^-13, below half of E4M3's smallest step.
+/// Weights of 8,192 keys with logits of N(0, 1) are about 2^-13, below half of E4M3's smallest
+/// step.
 #[test]
 fn weights_normalised_before_rounding_to_e4m3_vanish() {
     let problem = Problem::new(Shape::bhsd(1, 1, 8192, 64), Dtype::F16, Mask::Full).unwrap();

@@ -85,13 +85,12 @@ fn each_excess_fails_and_is_named() {
 
 #[test]
 fn growth_over_committed_caps_fails() {
-    let [ada, hopper] = [("sm_89", 104), ("sm_90a", 107)].map(|(arch, registers)| {
-        let mut entry = entry(arch);
-        entry.resources.registers = registers;
-        entry
-    });
-    let mut facts = facts();
-    let caps = Caps::of(&facts, &[ada.clone(), hopper.clone()]);
+    let mut ada = entry("sm_89");
+    ada.resources.registers = 104;
+    let hopper = entry("sm_90a");
+    assert_eq!(hopper.resources.registers, 107);
+    let mut kernel = facts();
+    let caps = Caps::of(&kernel, &[ada, hopper.clone()]);
     assert_eq!(
         caps,
         Caps {
@@ -99,21 +98,20 @@ fn growth_over_committed_caps_fails() {
             shared_cap_bytes: 37 * 1024
         }
     );
-    facts.caps = Some(caps);
-    let verdict = |facts: &KernelFacts, grown: u32| {
-        let mut entry = hopper.clone();
-        entry.resources.registers += grown;
-        judge(facts, &entry).verdict
-    };
+    kernel.caps = Some(caps);
+    let mut grown = hopper.clone();
+    grown.resources.registers += 13;
+    assert_eq!(judge(&kernel, &grown).verdict, Verdict::Pass);
+    grown.resources.registers += 1;
+    assert_eq!(judge(&kernel, &grown).verdict, Verdict::Fail, "registers");
+    kernel.dynamic_shared_bytes += 512;
+    assert_eq!(judge(&kernel, &hopper).verdict, Verdict::Pass);
+    kernel.dynamic_shared_bytes += 16;
     assert_eq!(
-        (verdict(&facts, 13), verdict(&facts, 14)),
-        (Verdict::Pass, Verdict::Fail),
-        "registers"
+        judge(&kernel, &hopper).verdict,
+        Verdict::Fail,
+        "shared memory"
     );
-    facts.dynamic_shared_bytes += 512;
-    assert_eq!(verdict(&facts, 0), Verdict::Pass);
-    facts.dynamic_shared_bytes += 16;
-    assert_eq!(verdict(&facts, 0), Verdict::Fail, "shared memory");
 }
 
 /// No committed figure says what is growth there; spills and shared memory are judged everywhere.
@@ -140,7 +138,7 @@ fn registers_of_another_architecture_have_no_cap() {
     assert_eq!(judge(&grown, &blackwell).verdict, Verdict::Fail);
 }
 
-/// Where launch bounds hold the registers, they do not grow: the fault shows as a spill.
+/// Registers that launch bounds hold do not grow: the fault shows as a spill.
 #[test]
 fn growth_at_the_limit_of_launch_bounds_fails_as_a_spill() {
     for (threads, min_blocks, limit) in [(128, 4, 128), (128, 3, 168), (512, 1, 128), (256, 1, 255)]
@@ -220,32 +218,49 @@ fn bytes_that_the_driver_reserves_are_not_the_kernels() {
     assert_eq!(judge(&facts(), &entry).verdict, Verdict::Fail);
 }
 
-/// Each is limited by shared memory, registers, resident blocks or threads. 33 registers count as 40, of which a partition has 12 warps'
-/// and not a fifth of 64; seven blocks of 33,353 bytes would fit, and not of 33,408; 65 threads are three warps.
+/// Returns the warps that an SM holds of a kernel, and those that it could hold.
+fn warps(arch: &str, threads: u32, registers: u32, shared_bytes: usize) -> (u32, u32) {
+    occupancy(
+        &multiprocessor(arch).unwrap(),
+        threads,
+        registers,
+        shared_bytes,
+    )
+}
+
 #[test]
-fn occupancy_is_what_the_programming_guide_gives() {
-    let launches = "sm_89 128 107 37376 | sm_90a 128 107 37376 | sm_90a 128 128 0 | sm_90a 256 255 0 | sm_90a 32 32 0 | sm_89 1024 32 0 | \
-                    sm_90a 128 64 135168 | sm_90a 96 33 0 | sm_90a 128 32 32329 | sm_89 65 32 0";
-    let warps = launches.split(" | ").map(|launch| {
-        let (arch, numbers) = launch.split_once(' ').unwrap();
-        let numbers: Vec<u32> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
-        let arch = multiprocessor(arch).unwrap();
-        let (resident, most) = occupancy(&arch, numbers[0], numbers[1], numbers[2] as usize);
-        format!("{launch}: {resident} of {most}\n")
-    });
-    insta::assert_snapshot!(warps.collect::<String>(), @r"
-    sm_89 128 107 37376: 8 of 48
-    sm_90a 128 107 37376: 16 of 64
-    sm_90a 128 128 0: 16 of 64
-    sm_90a 256 255 0: 8 of 64
-    sm_90a 32 32 0: 32 of 64
-    sm_89 1024 32 0: 32 of 48
-    sm_90a 128 64 135168: 4 of 64
-    sm_90a 96 33 0: 48 of 64
-    sm_90a 128 32 32329: 24 of 64
-    sm_89 65 32 0: 48 of 48
-    ");
-    // sm_90: six blocks of 37 KB would fit by shared memory; 107 registers round up to 3,584 per warp: 16 warps.
+fn occupancy_is_limited_by_shared_memory() {
+    assert_eq!(warps("sm_89", 128, 107, 37376), (8, 48));
+    assert_eq!(warps("sm_90a", 128, 64, 135_168), (4, 64));
+}
+
+#[test]
+fn occupancy_is_limited_by_registers() {
+    assert_eq!(warps("sm_90a", 128, 107, 37376), (16, 64));
+    assert_eq!(warps("sm_90a", 128, 128, 0), (16, 64));
+    assert_eq!(warps("sm_90a", 256, 255, 0), (8, 64));
+    // 33 registers count as 40, of which a partition has 12 warps' and not a fifth of 64.
+    assert_eq!(warps("sm_90a", 96, 33, 0), (48, 64));
+}
+
+#[test]
+fn occupancy_is_limited_by_resident_blocks_and_by_threads() {
+    assert_eq!(warps("sm_90a", 32, 32, 0), (32, 64));
+    assert_eq!(warps("sm_89", 1024, 32, 0), (32, 48));
+    // 65 threads are three warps.
+    assert_eq!(warps("sm_89", 65, 32, 0), (48, 48));
+}
+
+#[test]
+fn reserved_bytes_and_the_unit_of_shared_memory_count() {
+    // Seven blocks of 33,353 bytes would fit, and not of 33,408.
+    assert_eq!(warps("sm_90a", 128, 32, 32329), (24, 64));
+}
+
+#[test]
+fn occupancy_of_an_instance_is_a_share() {
+    // sm_90: six blocks of 37 KB would fit by shared memory; 107 registers round up to 3,584 per
+    // warp: 16 warps.
     assert_eq!(occupancy_of(&facts(), &entry("sm_90a")), Some(0.25));
     assert_eq!(multiprocessor("sm_42"), None);
 }

@@ -6,12 +6,12 @@ use crate::verdict::{GateId, GateResult, Verdict};
 /// The largest [`Summary::noise`] at which intervals alone decide.
 pub const NOISE_LIMIT: f64 = 0.02;
 
-/// The parts of a session, which are compared one by one. Scatter from round to round is in the intervals;
-/// an arm that becomes another one in between is not.
+/// The parts of a session, which are compared one by one. Scatter from round to round is in the
+/// intervals; an arm that becomes another one in between is not.
 const PARTS: usize = 5;
 
-/// The distance from 1 that the whole interval of the same code stays within. Placement of buffers alone
-/// moves a kernel by a few tenths of a percent.
+/// The distance from 1 that the whole interval of the same code stays within. Placement of buffers
+/// alone moves a kernel by a few tenths of a percent.
 pub const SAME_MARGIN: f64 = 0.005;
 
 /// Two arms that were timed in turns.
@@ -65,8 +65,9 @@ impl Comparison {
         })
     }
 
-    /// Returns the noise of the noisier arm; above the limit, how far the ratio drifts if that is less: at
-    /// a GPU's power limit clocks wander under both arms alike. NaN where either arm has none.
+    /// Returns the noise of the noisier arm; above the limit, how far the ratio drifts if that is
+    /// less: at a GPU's power limit clocks wander under both arms alike. NaN where either arm has
+    /// none.
     pub fn noise(&self) -> f64 {
         let (base, new) = (self.base.noise(), self.new.noise());
         // `f64::max` passes over a NaN.
@@ -91,9 +92,10 @@ impl Comparison {
     }
 }
 
-/// Judges `base / new >= at_least` on p50, p90 and mean: each whole interval must reach the claim to pass; one
-/// wholly below fails. Above [`NOISE_LIMIT`] an interval is first widened by all of the noise to either side.
-/// [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible) comes first.
+/// Judges `base / new >= at_least` on p50, p90 and mean: each whole interval must reach the claim
+/// to pass; one wholly below fails. Above [`NOISE_LIMIT`] an interval is first widened by all of
+/// the noise to either side. [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible) comes
+/// first.
 pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     let result = |verdict, reason| GateResult {
         gate: GateId::L1,
@@ -129,8 +131,8 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     )
 }
 
-/// Returns the largest distance of a part's median ratio from that of all, relative to it. Rounds are those
-/// of [`Ratios::of`].
+/// Returns the largest distance of a part's median ratio from that of all, relative to it. Rounds
+/// are those of [`Ratios::of`].
 fn drift_of_session(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
     let mut ratios = Vec::with_capacity(base.len() / 2);
     for (base_round, new_round) in base.chunks(2).zip(new.chunks(2)) {
@@ -238,7 +240,8 @@ mod tests {
         assert_eq!(l1(&shared, 1.25).verdict, Verdict::Fail);
     }
 
-    /// Scatter of one arm from round to round is its own, and in the intervals: its slow tail decides.
+    /// Scatter of one arm from round to round is its own, and in the intervals: its slow tail
+    /// decides.
     #[test]
     fn scatter_of_one_arm_is_in_the_intervals() {
         let (base, new) = rounds(250, 12.0, 10.0, 3);
@@ -275,7 +278,8 @@ mod tests {
         }
     }
 
-    /// Returns how many of 40 noisy sessions pass a claim of 1 on a candidate that is so much faster.
+    /// Returns how many of 40 noisy sessions pass a claim of 1 on a candidate that is so much
+    /// faster.
     fn passed_sessions(round_count: usize, faster: f64) -> usize {
         let mut passed = 0;
         for seed in 0..40 {
@@ -299,21 +303,22 @@ mod tests {
         assert!(same_code <= 2, "{same_code}");
     }
 
+    /// Returns a comparison with these intervals of ratios, and `new` with a p90 of `p90_us`.
     fn literal(p50: (f64, f64), p90: (f64, f64), mean: (f64, f64), p90_us: f64) -> Comparison {
         let ratio = |(low, high)| Ratio {
             value: (low + high) / 2.0,
             interval: Interval { low, high },
         };
-        let summary = |p50: f64, p90: f64| Summary {
+        let summary = |median: f64, tail: f64| Summary {
             samples: 500,
-            min: p50,
-            p50,
-            p90,
-            mean: p50,
+            min: median,
+            p50: median,
+            p90: tail,
+            mean: median,
             std: 0.1,
             p50_interval: Interval {
-                low: p50,
-                high: p50,
+                low: median,
+                high: median,
             },
         };
         Comparison {

@@ -1,6 +1,6 @@
-//! Timing: plans, measurements, verdicts; pure. Each arm has two figures, never mixed: *device time*, a CUDA
-//! graph of N launches over rotating input sets, divided by N; *single launch*, one launch between two
-//! events, which an idle stream and the events lengthen.
+//! Timing: plans, measurements, verdicts; pure. Each arm has two figures, never mixed: *device
+//! time*, a CUDA graph of N launches over rotating input sets, divided by N; *single launch*, one
+//! launch between two events, which an idle stream and the events lengthen.
 
 pub mod claim;
 pub mod roofline;
@@ -19,7 +19,7 @@ pub use roofline::SpeedOfLight;
 pub use sustained::Regime;
 
 named! {
-    /// What L2 may hold of the inputs when a launch begins.
+    /// The state of L2 when a launch begins.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum CacheState {
         /// All sets, inputs and outputs, fit in half of the cache.
@@ -120,8 +120,8 @@ impl Plan {
     /// The most launches per sample: a graph node costs memory and time to upload.
     const MOST_LAUNCHES: usize = 4096;
 
-    /// Returns the number of launches of a sample in whole rotations over `sets` sets, so that a graph
-    /// never works on fewer sets than its label claims.
+    /// Returns the number of launches of a sample in whole rotations over `sets` sets, so that a
+    /// graph never works on fewer sets than its label claims.
     pub fn launches_per_sample(&self, launch_us: f64, sets: usize) -> usize {
         let filling = (self.sample_time.as_secs_f64() * 1e6 / launch_us.max(0.05)).ceil() as usize;
         let rotation = sets.max(1);
@@ -155,8 +155,8 @@ pub struct HostCheck {
 }
 
 impl HostCheck {
-    /// Takes the check up to three times while the host alone is late, not while the GPU claims more time
-    /// than passed.
+    /// Takes the check up to three times while the host alone is late, not while the GPU claims
+    /// more time than passed.
     pub fn retried<E>(mut take: impl FnMut() -> Result<Self, E>) -> Result<Self, E> {
         let mut check = take()?;
         for _ in 1..3 {
@@ -173,9 +173,9 @@ impl HostCheck {
         self.wall_ms > self.event_ms * 1.05 + 1.0
     }
 
-    /// Describes how the clocks contradict each other, if they do. The host sees what the events enclose
-    /// plus its own latency (1 ms); long run and samples may differ by 25 % and 0.5 us, which covers
-    /// clocks that sink under load.
+    /// Describes how the clocks contradict each other, if they do. The host sees what the events
+    /// enclose plus its own latency (1 ms); long run and samples may differ by 25 % and 0.5 us,
+    /// which covers clocks that sink under load.
     pub fn contradiction(&self, sampled_us: f64) -> Option<String> {
         let Self {
             event_ms,
@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn cold_rotations_have_as_many_sets_as_leave_the_cache() {
-        // Mission, decode over 1,024 keys, over 8,192 in E4M3, and inputs that are cold alone; caches of
-        // 50 MiB and of 100.
+        // Mission, decode over 1,024 keys, over 8,192 in E4M3, and inputs that are cold alone;
+        // caches of 50 MiB and of 100.
         for (input, l2, sets) in [
             (3 * MIB / 2, 50 * MIB, 128),
             (33_619_968, 50 * MIB, 6),
@@ -292,7 +292,8 @@ mod tests {
         assert_eq!(state(1, 100 * MIB, MIB), CacheState::Partial);
     }
 
-    /// The 200 MB that every rotation spans are three times a cache of 50 MiB, and twice one of 100 MB.
+    /// The 200 MB that every rotation spans are three times a cache of 50 MiB, and twice one of 100
+    /// MB.
     #[test]
     fn a_cold_rotation_spans_three_times_a_cache_of_100_mb() {
         let (input, cache) = (10_000_000, 100_000_000);
@@ -423,8 +424,9 @@ mod tests {
     #[test]
     fn profilers_are_refused() {
         let refused = |variable: &'static str, value: &'static str| {
-            let lookup = |name: &str| (name == variable).then(|| value.to_string());
-            falsifying_variable(lookup).map(|(name, _)| name)
+            let found_variable =
+                falsifying_variable(|name| (name == variable).then(|| value.to_string()));
+            found_variable.map(|(name, _)| name)
         };
         assert_eq!(falsifying_variable(|_| None), None);
         assert_eq!(

@@ -17,8 +17,8 @@ pub struct Peak {
     pub source: &'static str,
 }
 
-/// The GPUs, of which the first whose words all occur counts. Data sheets give FLOP/s with sparsity; these
-/// are half.
+/// The GPUs, of which the first whose words all occur counts. Data sheets give FLOP/s with
+/// sparsity; these are half.
 const PEAKS: [Peak; 6] = [
     Peak {
         words: &["GH200"],
@@ -87,13 +87,13 @@ pub struct SpeedOfLight {
     pub bounds: Vec<Bound>,
 }
 
-/// The factor of an empty kernel's time: a single load from global memory takes about as long as the whole
-/// empty launch.
+/// The factor of an empty kernel's time: a single load from global memory takes about as long as
+/// the whole empty launch.
 const ZERO_LINE_FACTOR: f64 = 1.1;
 
 impl SpeedOfLight {
-    /// Returns the bounds by arithmetic and memory; none for a device that is not in the table. E4M3 may
-    /// be multiplied as FP8. What L2 holds need not be read again: per rotation at least
+    /// Returns the bounds by arithmetic and memory; none for a device that is not in the table.
+    /// E4M3 may be multiplied as FP8. What L2 holds need not be read again: per rotation at least
     /// `input bytes - L2` cross device memory. Writes may stay in the cache.
     pub fn roofline(problem: &Problem, device_name: &str, rotation: &Rotation) -> Self {
         let Some(device) = peak(device_name) else {
@@ -128,7 +128,8 @@ impl SpeedOfLight {
         Self { bounds }
     }
 
-    /// Adds the bound by an empty kernel, timed in the same way in the same run: `empty_us` per launch.
+    /// Adds the bound by an empty kernel, timed in the same way in the same run: `empty_us` per
+    /// launch.
     pub fn with_zero_line(mut self, empty_us: f64) -> Self {
         self.bounds.push(Bound {
             us: ZERO_LINE_FACTOR * empty_us,
@@ -149,7 +150,8 @@ impl SpeedOfLight {
     pub fn impossible(&self, us: f64) -> Option<GateResult> {
         let bound = self.broken_by(us)?;
         let reason = format!(
-            "impossible: {us:.3} us, below {:.3} us ({}); the kernel skips work or the timer is broken",
+            "impossible: {us:.3} us, below {:.3} us ({}); the kernel skips work or the timer is \
+             broken",
             bound.us, bound.why
         );
         Some(GateResult::fail(GateId::L1, reason))

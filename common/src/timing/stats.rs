@@ -91,8 +91,8 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Computes the ratios of samples in rounds of A B B A: `2 r` and `2 r + 1` of both slices are round
-    /// `r`. Rounds are resampled whole, so that drift moves both sides at once.
+    /// Computes the ratios of samples in rounds of A B B A: `2 r` and `2 r + 1` of both slices are
+    /// round `r`. Rounds are resampled whole, so that drift moves both sides at once.
     pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         if base.len() != new.len() || !base.len().is_multiple_of(2) {
             return Err(SampleError::Unpaired {
@@ -135,8 +135,8 @@ impl Ratios {
     }
 }
 
-/// Returns the `p`-th quantile (`0.0..=1.0`) of sorted values, linear between the two nearest ranks:
-/// `p * (n - 1)` from 0 (NumPy's default, Hyndman and Fan's type 7).
+/// Returns the `p`-th quantile (`0.0..=1.0`) of sorted values, linear between the two nearest
+/// ranks: `p * (n - 1)` from 0 (NumPy's default, Hyndman and Fan's type 7).
 pub fn percentile(sorted: &[f64], p: f64) -> f64 {
     let rank = p * (sorted.len() - 1) as f64;
     let below = rank as usize;

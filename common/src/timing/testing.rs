@@ -3,13 +3,14 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Makes the samples of rounds A B B A: noise of about 0.3 % on each sample, a shared drift of 1 %, and one
-/// sample in 40 hit by a 5 % spike.
+/// Makes the samples of rounds A B B A: noise of about 0.3 % on each sample, a shared drift of 1 %,
+/// and one sample in 40 hit by a 5 % spike.
 pub(crate) fn rounds(rounds: usize, base_us: f64, new_us: f64, seed: u64) -> (Vec<f64>, Vec<f64>) {
     scattered(rounds, base_us, new_us, seed, 0.003)
 }
 
-/// Makes such samples with `scatter` times as much noise as three numbers between 0 and 1 add up to.
+/// Makes such samples with `scatter` times as much noise as three numbers between 0 and 1 add up
+/// to.
 pub(crate) fn scattered(
     rounds: usize,
     base_us: f64,

@@ -1,6 +1,8 @@
-//! What correct kernels measure against gates C2, C3 and C4: prints the tables of `common/docs/error-budgets.md`.
+//! What correct kernels measure against gates C2, C3 and C4: prints the tables of
+//! `common/docs/error-budgets.md`.
 //!
-//! `cargo run -p common --example error_budgets`, with the names of dtypes behind it for theirs alone
+//! `cargo run -p common --example error_budgets`, with the names of dtypes behind it for theirs
+//! alone
 
 use common::faults::{Fault, Model, model_output};
 use common::gate::{Errors, Evidence, c4_tolerance};
@@ -81,8 +83,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the rounding of P, of the row sum, of the accumulator and of the output does to C2's mean over rows, every row,
-/// tiles of 16 keys.
+/// Prints what the rounding of P, of the row sum, of the accumulator and of the output does to C2's
+/// mean over rows, every row, tiles of 16 keys.
 fn lost_precision(is_named: impl Fn(Dtype) -> bool) -> Result<(), Failure> {
     const FAULTS: [Fault; 4] = [
         Fault::ProbabilityTruncated,
@@ -91,7 +93,8 @@ fn lost_precision(is_named: impl Fn(Dtype) -> bool) -> Result<(), Failure> {
         Fault::OutputTruncated,
     ];
     println!(
-        "\n### Lost precision, P in 16 bits: root mean square of row errors over the same-precision baseline's\n"
+        "\n### Lost precision, P in 16 bits: root mean square of row errors over the \
+         same-precision baseline's\n"
     );
     println!(
         "| dtype | shape | mask | family | bound | correct | {} |",
@@ -125,13 +128,11 @@ fn lost_precision(is_named: impl Fn(Dtype) -> bool) -> Result<(), Failure> {
             let baseline = correct.baseline_rms_row_rel;
             let faulty = FAULTS
                 .map(|fault| measure(&model_output(&inputs, Some(fault))).rms_row_rel / baseline);
-            let cells = [
-                correct.c2_rows_bound() / baseline,
-                correct.rms_row_rel / baseline,
-            ]
-            .into_iter()
-            .chain(faulty);
-            let cells: Vec<String> = cells.map(|ratio| format!("{ratio:.2}")).collect();
+            let mut cells = vec![
+                format!("{:.2}", correct.c2_rows_bound() / baseline),
+                format!("{:.2}", correct.rms_row_rel / baseline),
+            ];
+            cells.extend(faulty.map(|ratio| format!("{ratio:.2}")));
             println!(
                 "| {dtype} | {shape} | {mask} | {family} | {} |",
                 cells.join(" | ")
@@ -148,7 +149,8 @@ fn worst(dtype: Dtype, p: Probability, family: Family, seq: usize) -> Result<Wor
             .into_iter()
             .flat_map(move |m| SEEDS.map(|seed| (d, m, seed)))
     }) {
-        // The zero-head family empties a different head of Q, K and V: with one head nothing would be left.
+        // The zero-head family empties a different head of Q, K and V: with one head nothing would
+        // be left.
         let heads = if family == Family::ZeroHead { 3 } else { 1 };
         let problem = Problem::new(Shape::bhsd(1, heads, seq, head_dim), dtype, mask)?;
         let inputs = Inputs::generate(&problem, family, seed);
@@ -172,11 +174,12 @@ fn worst(dtype: Dtype, p: Probability, family: Family, seq: usize) -> Result<Wor
                     .max(errors.c2_bound() / errors.reference_max_abs);
             }
         }
-        let storage = reference.output.iter().zip(&unrounded).enumerate();
-        let storage = storage.map(|(i, (a, b))| {
-            (a - b).abs() / c4_tolerance(dtype.output(), reference.value_rms[i / head_dim], *b)
-        });
-        worst.allclose_unrounded = worst.allclose_unrounded.max(storage.fold(0.0, f64::max));
+        for (i, (stored, exact)) in reference.output.iter().zip(&unrounded).enumerate() {
+            let value_rms = reference.value_rms[i / head_dim];
+            let tolerance = c4_tolerance(dtype.output(), value_rms, *exact);
+            let share = (stored - exact).abs() / tolerance;
+            worst.allclose_unrounded = worst.allclose_unrounded.max(share);
+        }
     }
     Ok(worst)
 }

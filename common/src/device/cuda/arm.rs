@@ -79,13 +79,13 @@ impl InputPool {
     }
 }
 
-/// What a kernel made of one set of contents.
+/// The output of a kernel for one set of contents.
 #[derive(Clone, Debug)]
 pub struct RotatedOutput {
     /// Index in [`InputPool::contents`].
     pub input: usize,
-    /// The number of buffers that held exactly these bytes. A kernel with more than one entry for an
-    /// input is not deterministic.
+    /// The number of buffers that held exactly these bytes. A kernel with more than one entry for
+    /// an input is not deterministic.
     pub buffers: usize,
     /// The bytes, inputs included.
     pub execution: Execution,
@@ -109,7 +109,7 @@ const LEAD_IN: Duration = Duration::from_micros(50);
 pub struct Arm<'d> {
     pub(super) device: &'d CudaDevice,
     pub(super) kernel: BoundKernel,
-    /// What a launch on each set takes.
+    /// The argument of a launch on each set.
     arguments: Vec<Argument>,
     pub(super) pool: Option<Rc<InputPool>>,
     outputs: Vec<CudaSlice<u8>>,
@@ -135,8 +135,8 @@ const ONE_WARP: LaunchConfig = LaunchConfig {
 };
 
 impl CudaDevice {
-    /// Uploads `contents`, all of one problem, a few times, or as often as inputs from device memory
-    /// take: further sets only repeat contents at other addresses.
+    /// Uploads `contents`, all of one problem, a few times, or as often as inputs from device
+    /// memory take: further sets only repeat contents at other addresses.
     pub fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
         self.check_usable()?;
         let mut pool = InputPool::on_host(contents, is_cold, self.info().l2_bytes)?;
@@ -275,8 +275,8 @@ impl Arm<'_> {
         self.device.enqueue(&self.kernel, &self.arguments[set])
     }
 
-    /// Returns the microseconds between the first two of `events`, recorded around `submit`, and what
-    /// that returns.
+    /// Returns the microseconds between the first two of `events`, recorded around `submit`, and
+    /// what that returns.
     pub(super) fn time<T>(
         &self,
         events: &[CudaEvent],
@@ -335,8 +335,8 @@ impl Arm<'_> {
         Ok(outputs)
     }
 
-    /// Returns the device time of `launches` launches, for a harness that chooses how many and warms
-    /// up.
+    /// Returns the device time of `launches` launches, for a harness that chooses how many and
+    /// warms up.
     pub fn device_time(&mut self, launches: u64, plan: &Plan) -> Result<Duration, CudaError> {
         if self.graph.is_none() {
             self.device.prepare_to_time()?;
@@ -402,8 +402,8 @@ impl Arm<'_> {
         launched.map_err(|error| self.device.launch_error(&self.kernel.name, error))
     }
 
-    /// Launches every set once on its own, so that a failing kernel is found, lets the clocks rise, and
-    /// sizes the graph by a trial.
+    /// Launches every set once on its own, so that a failing kernel is found, lets the clocks rise,
+    /// and sizes the graph by a trial.
     pub(super) fn build_graph(&mut self, plan: &Plan) -> Result<(), CudaError> {
         let built_for = self.graph.as_ref().map(|graph| graph.sample_time);
         if built_for == Some(plan.sample_time) {
@@ -415,8 +415,8 @@ impl Arm<'_> {
         }
         let events = self.device.timing_events(2)?;
         let mut launch_us = self.settle(plan, &events)?;
-        // One launch between events reads several microseconds too long, so the first graph may come
-        // out too short.
+        // One launch between events reads several microseconds too long, so the first graph may
+        // come out too short.
         let mut launches = plan.launches_per_sample(launch_us, self.sets());
         loop {
             let graph = self.capture(launches, None)?;
@@ -550,8 +550,8 @@ fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
     let mut kernels = 0;
     for &node in &nodes[..count] {
         let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-        // SAFETY: the node belongs to the graph, which is alive. The driver writes one of the enum's
-        // values: launches and copies are all that can be captured here.
+        // SAFETY: the node belongs to the graph, which is alive. The driver writes one of the
+        // enum's values: launches and copies are all that can be captured here.
         unsafe { sys::cuGraphNodeGetType(node, &mut kind) }.result()?;
         kernels += usize::from(kind == CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL);
     }

@@ -10,8 +10,8 @@ use cudarc::driver::{
 };
 use std::time::Duration;
 
-/// The scores of one launch: the slowest GPU in FP64 computes them in a tenth of a second, far below
-/// the watchdog's time, and their weights take 256 MiB.
+/// The scores of one launch: the slowest GPU in FP64 computes them in a tenth of a second, far
+/// below the watchdog's time, and their weights take 256 MiB.
 const LAUNCH_SCORES: usize = 1 << 25;
 
 /// The name of the kernel in errors, where a stage has its own.
@@ -93,8 +93,8 @@ impl CudaDevice {
         };
         let mut launch = self.stream.launch_builder(function);
         launch.arg(params);
-        // SAFETY: both entries take `Params` by value. Its addresses are allocations of the sizes that
-        // the kernel documents, which the caller keeps until the launch has been waited for.
+        // SAFETY: both entries take `Params` by value. Its addresses are allocations of the sizes
+        // that the kernel documents, which the caller keeps until the launch has been waited for.
         let launched = unsafe { launch.launch(config) };
         launched.map_err(|error| self.launch_error(name, error))?;
         self.finish(name, Duration::ZERO)

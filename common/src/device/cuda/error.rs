@@ -28,11 +28,13 @@ impl fmt::Display for LaunchName {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CudaError {
     #[error(
-        "no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or run on the emulator"
+        "no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or run on the \
+         emulator"
     )]
     NoDriver,
     #[error(
-        "the NVIDIA driver supports CUDA {}.{}, this program needs {}.{}: install driver 580 or later",
+        "the NVIDIA driver supports CUDA {}.{}, this program needs {}.{}: install driver 580 or \
+         later",
         found.0, found.1, needed.0, needed.1
     )]
     DriverTooOld {
@@ -40,14 +42,21 @@ pub enum CudaError {
         found: (u32, u32),
     },
     #[error(
-        "no GPU number {ordinal}: the driver sees {count} (CUDA_VISIBLE_DEVICES limits what it shows)"
+        "no GPU number {ordinal}: the driver sees {count} (CUDA_VISIBLE_DEVICES limits what it \
+         shows)"
     )]
     NoDevice { ordinal: usize, count: usize },
     #[error(
-        "{stage} holds no GPU code: it was built without nvcc; put nvcc on PATH or name it in NVCC, and build again"
+        "{stage} holds no GPU code: it was built without nvcc; put nvcc on PATH or name it in \
+         NVCC, and build again"
     )]
     NotBuilt { stage: String },
-    #[error("{stage}: no code of {symbol} for compute capability {}.{} ({error}); build for this architecture", capability.0, capability.1)]
+    #[error(
+        "{stage}: no code of {symbol} for compute capability {}.{} ({error}); build for this \
+         architecture",
+        capability.0,
+        capability.1
+    )]
     NoCode {
         stage: String,
         /// The entry, or `any kernel`.
@@ -74,7 +83,11 @@ pub enum CudaError {
         tensor: &'static str,
     },
     /// The context cannot be recovered: the process must exit.
-    #[error("{launch}: no end after {:.1} s; a kernel that hangs takes its context with it, so this process must exit", waited.as_secs_f64())]
+    #[error(
+        "{launch}: no end after {:.1} s; a kernel that hangs takes its context with it, so this \
+         process must exit",
+        waited.as_secs_f64()
+    )]
     Hang {
         launch: Box<LaunchName>,
         waited: Duration,
@@ -88,7 +101,8 @@ pub enum CudaError {
         error: DriverError,
     },
     #[error(
-        "an arm needs at least one set of inputs, all of one problem; got {sets} sets of {problems} problems"
+        "an arm needs at least one set of inputs, all of one problem; got {sets} sets of \
+         {problems} problems"
     )]
     Sets { sets: usize, problems: usize },
     #[error("{base} and {new} do not rotate over the same inputs; build both arms on one pool")]
@@ -102,7 +116,8 @@ pub enum CudaError {
         remedy: &'static str,
     },
     #[error(
-        "{launch}: the graph holds {kernels} kernel nodes of {nodes} nodes, {expected} kernels were put in"
+        "{launch}: the graph holds {kernels} kernel nodes of {nodes} nodes, {expected} kernels \
+         were put in"
     )]
     GraphNodes {
         launch: Box<LaunchName>,
@@ -124,8 +139,8 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// Returns whether every later call fails or blocks, so that the process should report and exit;
-    /// after a hang, without waiting for the GPU.
+    /// Returns whether every later call fails or blocks, so that the process should report and
+    /// exit; after a hang, without waiting for the GPU.
     pub fn is_fatal(&self) -> bool {
         match self {
             CudaError::Hang { .. } | CudaError::Sticky => true,

@@ -56,8 +56,8 @@ impl CudaDevice {
         Ok(session.end(samples)?.swap_remove(0))
     }
 
-    /// Times two arms on the same inputs, interleaved (A B B A); once more if the first session is too
-    /// noisy to decide a claim.
+    /// Times two arms on the same inputs, interleaved (A B B A); once more if the first session is
+    /// too noisy to decide a claim.
     pub fn measure_pair<'d>(
         &'d self,
         base: &mut Arm<'d>,
@@ -243,8 +243,8 @@ struct Session<'a, 'd> {
     events: Vec<CudaEvent>,
     /// The device time of one round.
     round: Duration,
-    /// The time for which the stream is held while the host submits a round, so that no sample waits
-    /// for the host.
+    /// The time for which the stream is held while the host submits a round, so that no sample
+    /// waits for the host.
     lead_in: Duration,
     /// The conditions of each arm before the samples.
     before: Vec<Reading>,
@@ -266,8 +266,8 @@ impl<'a, 'd> Session<'a, 'd> {
             arm.poison()?;
             arm.build_graph(plan)?;
         }
-        // Equal graphs: a replay costs some microseconds of its own, which would favour the arm with
-        // more launches.
+        // Equal graphs: a replay costs some microseconds of its own, which would favour the arm
+        // with more launches.
         let mut launches = 0;
         for arm in &arms {
             launches = launches.max(arm.timed_graph()?.launches);
@@ -383,8 +383,8 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(samples_of_arms)
     }
 
-    /// Replays `arm` for [`LONG_RUN_US`] and calls `meanwhile` once the replays are submitted; beside
-    /// it the second event is not punctual.
+    /// Replays `arm` for [`LONG_RUN_US`] and calls `meanwhile` once the replays are submitted;
+    /// beside it the second event is not punctual.
     fn long_run<T>(
         &self,
         arm: &Arm<'d>,
@@ -473,7 +473,7 @@ impl<'a, 'd> Session<'a, 'd> {
 struct LongRun<T> {
     us: f64,
     launches: usize,
-    /// What was returned meanwhile.
+    /// The value that was returned meanwhile.
     result: T,
 }
 

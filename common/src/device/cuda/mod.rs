@@ -45,13 +45,13 @@ const SHARED_WITHOUT_OPT_IN: usize = 48 << 10;
 
 const HELPERS_PTX: &str = include_str!("helpers.ptx");
 
-// SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C and
-// in Rust because one is generated from the other. The driver copies as many of its bytes as the
-// kernel's one parameter has: all, or the AttentionParams that it begins with. Device addresses are
-// valid there.
+// SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C
+// and in Rust because one is generated from the other. The driver copies as many of its bytes as
+// the kernel's one parameter has: all, or the AttentionParams that it begins with. Device addresses
+// are valid there.
 unsafe impl DeviceRepr for AttentionLaunch {}
 
-/// What a GPU is.
+/// The properties of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
     /// The driver's name for it: `NVIDIA H200`.
@@ -153,8 +153,8 @@ impl CudaDevice {
     /// Opens the GPU with the number `ordinal` among those that the driver shows.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
         let (context, mut info) = attach(ordinal)?;
-        // SAFETY: this type submits everything to one stream, so nothing needs the events that would order several.
-        // They would also be recorded into captured graphs.
+        // SAFETY: this type submits everything to one stream, so nothing needs the events that
+        // would order several. They would also be recorded into captured graphs.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(opening)?;
         keep_freed_memory(&context).map_err(opening)?;
@@ -193,7 +193,8 @@ impl CudaDevice {
         self.watchdog = watchdog;
     }
 
-    /// Launches a kernel once into a freshly poisoned output. Inputs are downloaded, too, for gate C6.
+    /// Launches a kernel once into a freshly poisoned output. Inputs are downloaded, too, for gate
+    /// C6.
     pub fn execute(
         &self,
         stage: &LoadedStage,
@@ -441,11 +442,11 @@ impl CudaDevice {
             Argument::Nanoseconds(duration) => launch.arg(duration),
             Argument::Attention(attention) => launch.arg(&**attention),
         };
-        // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one u64,
-        // and every entry of a stage takes AttentionLaunch, or AttentionParams, by value. Its addresses
-        // are allocations that the caller keeps until the stream has been waited for. What a kernel
-        // does within is checked by the gates (guard bands around every tensor, inputs compared
-        // afterwards, compute-sanitizer).
+        // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one
+        // u64, and every entry of a stage takes AttentionLaunch, or AttentionParams, by value. Its
+        // addresses are allocations that the caller keeps until the stream has been waited for.
+        // What a kernel does within is checked by the gates (guard bands around every tensor,
+        // inputs compared afterwards, compute-sanitizer).
         let launched = unsafe { launch.launch(kernel.config) };
         launched
             .map(drop)
@@ -525,14 +526,15 @@ fn poll<E>(
     Ok(None)
 }
 
-/// Returns how long to sleep: not at all while the work is `expected` to run, as a virtual machine may
-/// oversleep by milliseconds.
+/// Returns how long to sleep: not at all while the work is `expected` to run, as a virtual machine
+/// may oversleep by milliseconds.
 fn pause(waited: Duration, expected: Duration) -> Option<Duration> {
     let is_late = waited > expected.max(Duration::from_millis(20));
     is_late.then_some(Duration::from_micros(200))
 }
 
-/// Lets the driver's pool keep what is freed, or every launch of thousands would map its buffers anew.
+/// Lets the driver's pool keep what is freed, or every launch of thousands would map its buffers
+/// anew.
 fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     if !context.has_async_alloc() {
         return Ok(()); // there is no pool
@@ -565,8 +567,8 @@ pub fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
         _ => MapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
     };
     let (box_extents, element_strides) = ([map.box_columns, map.box_rows, 1, 1], [1; 4]);
-    // SAFETY: the arrays have as many elements as the rank of 4 asks for (strides one less), and live
-    // through the call; the address is only noted.
+    // SAFETY: the arrays have as many elements as the rank of 4 asks for (strides one less), and
+    // live through the call; the address is only noted.
     let result = unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut encoded,
@@ -591,8 +593,8 @@ pub fn is_present() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-/// Returns the process's primary context on GPU number `ordinal`, current on this thread afterwards,
-/// and what the GPU is.
+/// Returns the process's primary context on GPU number `ordinal`, current on this thread
+/// afterwards, and what the GPU is.
 pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaError> {
     let (_, info) = find(ordinal)?;
     let context = CudaContext::new(ordinal).map_err(opening)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// One check of the timer and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerCheck {
-    /// What was done: `injected delay of 5 %`.
+    /// The check: `injected delay of 5 %`.
     pub name: String,
     pub expected: String,
     /// The outcome, with its figures.
@@ -19,8 +19,8 @@ pub struct TimerCheck {
     pub ok: bool,
 }
 
-/// Runs every check, with `prepared` over the sets of `pool`, in some ten seconds. A delay of 1 % must
-/// be seen only where noise allows it; 2 and 5 % always.
+/// Runs every check, with `prepared` over the sets of `pool`, in some ten seconds. A delay of 1 %
+/// must be seen only where noise allows it; 2 and 5 % always.
 pub fn timer_checks(
     device: &CudaDevice,
     stage: &LoadedStage,
@@ -64,7 +64,8 @@ pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, Cuda
     let mut arm = device.spin_arm(Duration::from_micros(100))?;
     let measured = device.measure(&mut arm, plan)?.measurement;
     let (in_graph, single) = (measured.device.p50, measured.single.p50);
-    // The clock that the kernel reads may step by 1 us; a launch adds 1 us in a graph and up to 10 us on its own.
+    // The clock that the kernel reads may step by 1 us; a launch adds 1 us in a graph and up to 10
+    // us on its own.
     let fits = |us: f64, most: f64| (length_us - 1.5..=length_us + most).contains(&us);
     Ok(TimerCheck {
         name: format!("a kernel that spins for {length_us} us"),
@@ -74,8 +75,8 @@ pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, Cuda
     })
 }
 
-/// Times an empty kernel in a stage's place: it must be refused by the speed of light and because it
-/// leaves NaN.
+/// Times an empty kernel in a stage's place: it must be refused by the speed of light and because
+/// it leaves NaN.
 fn nothing_done(
     device: &CudaDevice,
     stage: &LoadedStage,
@@ -83,7 +84,8 @@ fn nothing_done(
     pool: &Rc<InputPool>,
     plan: &Plan,
 ) -> Result<[TimerCheck; 2], CudaError> {
-    // An empty kernel fills a graph with hundreds of launches, and the verdict needs no fine interval.
+    // An empty kernel fills a graph with hundreds of launches, and the verdict needs no fine
+    // interval.
     let coarse_plan = &Plan {
         samples: 40,
         ..plan.clone()
