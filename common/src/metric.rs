@@ -288,11 +288,11 @@ metrics! {
     /// The host's time for one call, which only enqueues.
     HostP50: context("host call p50", Unit::Us),
     SmMhz: context("SM clock", Unit::Mhz),
-    /// The power of the board: at one moment of a long run after the samples; of a sustained row the mean of
-    /// its counted time.
+    /// The power of the board: at one moment of a long run after the samples; of a sustained row
+    /// the mean of its counted time.
     PowerW: context("power", Unit::Watts),
-    /// The limit that the GPU keeps to: a kernel that reaches nine tenths of it in its burst is timed
-    /// sustained.
+    /// The limit that the GPU keeps to: a kernel that reaches nine tenths of it in its burst is
+    /// timed sustained.
     PowerLimitW: context("power limit", Unit::Watts),
     /// The energy of the board over the counted time of a sustained row, by its launches.
     EnergyMj: context("energy per launch", Unit::Energy),

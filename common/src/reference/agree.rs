@@ -69,8 +69,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Returns whether the difference is within the bound. NaN is close to nothing. The log-sum-exp of
-    /// a row without a key is infinite, and nothing but the same infinity is close to it.
+    /// Returns whether the difference is within the bound. NaN is close to nothing. The log-sum-exp
+    /// of a row without a key is infinite, and nothing but the same infinity is close to it.
     fn is_close(&self) -> bool {
         self.gpu == self.host || self.host.is_finite() && (self.gpu - self.host).abs() <= self.bound
     }

@@ -209,7 +209,7 @@ pub struct Measurement {
     /// The state of the GPU after the warm-up and after the last sample.
     pub conditions: [Reading; 2],
     /// The counted time, where the kernel reached the power limit and was timed sustained: `device`
-    /// summarises it. Otherwise `device` is of the burst.
+    /// summarises it. Otherwise `device` summarises the burst.
     pub sustained: Option<Sustained>,
 }
 

@@ -7,18 +7,18 @@ use crate::telemetry::Reading;
 use std::time::Duration;
 
 named! {
-    /// How a time was taken.
+    /// The way in which a time was taken.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Regime {
-        /// In short chunks, interleaved (A B B A) where there are two arms.
+        /// Short chunks, interleaved (A B B A) where there are two arms.
         Burst = "burst",
-        /// In turns of a second, of which the first half is not counted.
+        /// Turns of a second, of which the first half is not counted.
         Sustained = "sustained",
     }
 }
 
-/// The share of the enforced power limit from which a kernel is timed sustained. At the limit itself
-/// single readings scatter by several percent.
+/// The share of the enforced power limit from which a kernel is timed sustained. At the limit
+/// itself single readings scatter by several percent.
 pub const POWER_SHARE: f64 = 0.9;
 
 /// The first part of a turn, which is not counted.
@@ -33,12 +33,13 @@ pub const CHUNK: Duration = Duration::from_millis(100);
 /// The fewest samples of a turn, for kernels that take longer than [`CHUNK`].
 const LEAST_CHUNKS: usize = 2;
 
-/// The time that the turns of so many arms take, at least.
+/// Returns the least time that the turns of so many arms take.
 pub fn duration(arms: usize) -> Duration {
     (SETTLING + COUNTED) * turns(arms).count() as u32
 }
 
-/// The arms by turn: A A, A B B A, A B C C B A. A drift of the GPU cancels over the turns of an arm.
+/// Returns the arms by turn: A A, A B B A, A B C C B A. A drift of the GPU cancels over the turns
+/// of an arm.
 fn turns(arms: usize) -> impl Iterator<Item = usize> {
     (0..arms).chain((0..arms).rev())
 }
@@ -47,8 +48,7 @@ impl Regime {
     /// Returns the regime that a kernel needs whose burst was read so. Without a reading of power,
     /// or a limit, it is the burst.
     pub fn needed<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> Self {
-        let mut readings = readings.into_iter();
-        if readings.any(is_power_limited) {
+        if readings.into_iter().any(is_power_limited) {
             Regime::Sustained
         } else {
             Regime::Burst
@@ -77,7 +77,7 @@ pub struct Chunk {
     pub reading: Reading,
 }
 
-/// What launches arms and reads the GPU, or in tests makes both up.
+/// A GPU that launches arms and is read, or in tests is made up.
 pub trait Stand {
     type Error;
 
@@ -91,7 +91,7 @@ pub trait Stand {
     fn energy_mj(&self) -> Option<f64>;
 }
 
-/// What was read of the GPU while an arm was counted.
+/// The readings of the GPU while an arm was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Millijoules per launch.
@@ -108,8 +108,8 @@ pub struct Load {
 /// The counted time of an arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sustained {
-    /// Microseconds per launch, sample by sample, turn after turn: as many of each turn of each arm,
-    /// so that two arms have their pairs of turns in the same places.
+    /// Microseconds per launch, sample by sample, turn after turn: as many of each turn of each
+    /// arm, so that two arms have their pairs of turns in the same places.
     pub us: Vec<f64>,
     pub load: Load,
 }
@@ -121,7 +121,7 @@ struct Turn {
     energy_mj: Option<f64>,
 }
 
-/// Times arms sustained, if what was read in their bursts asks for it.
+/// Times arms sustained, if the readings of their bursts ask for it.
 pub fn sustain_at_limit<'r, S: Stand>(
     readings: impl IntoIterator<Item = &'r Reading>,
     stand: &mut S,
@@ -139,13 +139,16 @@ pub fn sustain<S: Stand>(stand: &mut S, arms: usize) -> Result<Vec<Sustained>, S
     for arm in turns(arms) {
         turns_of_arms[arm].push(Turn::take(stand, arm)?);
     }
-    let turns = turns_of_arms.iter().flatten();
-    let fewest = turns.map(|turn| turn.chunks.len()).min().unwrap_or(0);
-    let sustained = |turns: &Vec<Turn>| Sustained {
-        us: samples(turns, fewest),
-        load: load(turns),
-    };
-    Ok(turns_of_arms.iter().map(sustained).collect())
+    let all_turns = turns_of_arms.iter().flatten();
+    let fewest = all_turns.map(|turn| turn.chunks.len()).min().unwrap_or(0);
+    let mut sustained = Vec::with_capacity(arms);
+    for turns_of_arm in &turns_of_arms {
+        sustained.push(Sustained {
+            us: samples(turns_of_arm, fewest),
+            load: load(turns_of_arm),
+        });
+    }
+    Ok(sustained)
 }
 
 impl Turn {
@@ -190,11 +193,11 @@ fn load(turns: &[Turn]) -> Load {
     let clocks = readings().filter_map(|reading| reading.sm_mhz);
     let powers = readings().filter_map(|reading| reading.power_w);
     let power_w = match energy_mj {
-        Some(energy_mj) => Some(energy_mj / 1e3 / length.as_secs_f64()),
+        Some(all_mj) => Some(all_mj / 1e3 / length.as_secs_f64()),
         None => mean(powers),
     };
     Load {
-        energy_mj: energy_mj.map(|energy_mj| energy_mj / launches as f64),
+        energy_mj: energy_mj.map(|all_mj| all_mj / launches as f64),
         power_w,
         power_limit_w: readings().find_map(|reading| reading.power_limit_w),
         sm_mhz: mean(clocks.filter(|mhz| *mhz > 0).map(f64::from)),
@@ -203,9 +206,12 @@ fn load(turns: &[Turn]) -> Load {
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    let sum: f64 = values.iter().sum();
-    (!values.is_empty()).then(|| sum / values.len() as f64)
+    let (mut sum, mut count) = (0.0, 0);
+    for value in values {
+        sum += value;
+        count += 1;
+    }
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 #[cfg(test)]

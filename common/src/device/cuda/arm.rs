@@ -354,8 +354,8 @@ impl Arm<'_> {
         Ok(microseconds(us * launches as f64 / replayed))
     }
 
-    /// Replays the graph for about `length`, and reads the GPU once the replays are submitted: those
-    /// that are left must take longer than the reading. The arm must have a graph.
+    /// Replays the graph for about `length`, and reads the GPU once the replays are submitted:
+    /// those that are left must take longer than the reading. The arm must have a graph.
     pub fn chunk(&self, length: Duration) -> Result<Chunk, CudaError> {
         let graph = self.timed_graph()?;
         let replay_us = graph.launch_us * graph.launches as f64;
