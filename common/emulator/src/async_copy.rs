@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// What shared memory holds before it is written: NaN as f32, f16 and e4m3.
+/// The content of shared memory before it is written: NaN as f32, f16 and e4m3.
 pub(crate) const POISON: u8 = 0xFF;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,8 @@ struct Copy {
 #[derive(Debug, Default)]
 pub(crate) struct AsyncCopies {
     copies: VecDeque<Copy>,
-    /// Per committed group not yet waited for, oldest first: copies issued when it was closed.
+    /// The copies issued when each committed group was closed that is not yet waited for, oldest
+    /// first.
     groups: VecDeque<u64>,
     issued: u64,
 }
@@ -26,8 +27,8 @@ impl AsyncCopies {
     /// Starts a copy: the destination is poison until the wait that covers it.
     ///
     /// # Safety
-    /// `dst` is valid for writing `bytes`, `src` for reading `src_bytes` ≤ `bytes`, and both stay so until the copy has
-    /// landed or is discarded.
+    /// `dst` is valid for writing `bytes`, `src` for reading `src_bytes` ≤ `bytes`, and both stay
+    /// so until the copy has landed or is discarded.
     pub(crate) unsafe fn issue(
         &mut self,
         dst: *mut u8,
@@ -56,8 +57,8 @@ impl AsyncCopies {
         self.groups.push_back(self.issued);
     }
 
-    /// All but the `newest` groups, passing each copy's tag to `landed`. Returns how many copies have landed so far, if there
-    /// was a group to land.
+    /// Lands all but the `newest` groups, and passes each copy's tag to `landed`. Returns how many
+    /// copies have landed so far, if there was a group to land.
     pub(crate) fn wait(&mut self, newest: usize, landed: impl FnMut(u32)) -> Option<u64> {
         let covered = self.groups.len().saturating_sub(newest);
         let issued = self.groups.drain(..covered).next_back()?;
@@ -77,8 +78,8 @@ impl AsyncCopies {
             tag,
         } in self.copies.drain(..count)
         {
-            // SAFETY: `issue`'s caller vouches for both ranges until now. memmove semantics, since nothing says that a
-            // kernel's source and destination differ.
+            // SAFETY: `issue`'s caller vouches for both ranges until now. memmove semantics, since
+            // nothing says that a kernel's source and destination differ.
             unsafe {
                 src.copy_to(dst, src_bytes);
                 dst.add(src_bytes).write_bytes(0, bytes - src_bytes);
@@ -144,13 +145,13 @@ mod tests {
         issue(&mut copies, 1);
         copies.commit();
         issue(&mut copies, 2);
-        let issued = copies.issued();
+        let before_last = copies.issued();
         copies.commit();
         issue(&mut copies, 3);
         let mut landed = Vec::new();
         copies.land(1, |tag| landed.push(tag));
-        copies.land(issued, |tag| landed.push(tag));
-        copies.land(issued, |tag| landed.push(tag));
+        copies.land(before_last, |tag| landed.push(tag));
+        copies.land(before_last, |tag| landed.push(tag));
         assert_eq!(landed, [0, 1, 2]);
         copies.commit();
         assert_eq!(

@@ -1,7 +1,8 @@
-//! The threads of one block, or of a cluster's: who is ready, who waits for whom, and the diagnosis of a deadlock.
+//! The threads of one block, or of a cluster's: who is ready, who waits for whom, and the diagnosis
+//! of a deadlock.
 
 use crate::cluster::Cluster;
-use crate::fault::{Fault, Place, Waiting, Waits};
+use crate::fault::{Fault, Party, Waiting, Waits};
 use crate::judge::clocks::Signal;
 use crate::mbarrier::Mbarriers;
 use crate::registers::Registers;
@@ -12,8 +13,8 @@ use crate::wgmma::Products;
 
 const NAMED_BARRIERS: usize = 16;
 
-/// Consecutive polling rounds without progress before a livelock is reported. A thread that gives up after fewer tries is
-/// not disturbed.
+/// Consecutive polling rounds without progress before a livelock is reported. A thread that gives
+/// up after fewer tries is not disturbed.
 const FRUITLESS_ROUNDS: u32 = 1 << 12;
 
 /// Polling rounds that one round of spinning on a variable stands for: it was a long one.
@@ -21,7 +22,7 @@ const SPIN_ROUNDS: u32 = 1 << 8;
 
 #[derive(Clone, Copy, Debug)]
 enum Thread {
-    /// Running, ready, or in a group of its warp.
+    /// The thread is running, ready, or in a group of its warp.
     Active,
     Barrier {
         site: Site,
@@ -30,13 +31,13 @@ enum Thread {
         barrier: usize,
         site: Site,
     },
-    /// `offset`: in shared memory.
     Mbarrier {
+        /// The object's place in shared memory.
         offset: usize,
         operation: &'static str,
         site: Site,
     },
-    /// Has tested a phase that had not ended; resumes once all others wait.
+    /// The thread has tested a phase that had not ended; it resumes once all others wait.
     PollsMbarrier {
         offset: usize,
         operation: &'static str,
@@ -51,11 +52,18 @@ enum Thread {
     Registers {
         site: Site,
     },
-    /// At a site of the trace; resumes once all others wait.
+    /// The thread reads the same variables, at a site of the trace; it resumes once all others
+    /// wait.
     PollsMemory {
         site: u32,
     },
     Exited,
+}
+
+impl Thread {
+    fn waits_for_phase(&self) -> bool {
+        matches!(self, Self::Mbarrier { .. } | Self::PollsMbarrier { .. })
+    }
 }
 
 #[derive(Debug)]
@@ -77,14 +85,29 @@ impl NamedBarrier {
     }
 }
 
+/// An arrival at a named barrier.
+pub(crate) struct NamedArrival<'a> {
+    pub(crate) signal: &'a mut Signal,
+    /// The warps that waited for the barrier, if it is complete; perhaps with the one that arrives.
+    pub(crate) released: Option<Vec<u32>>,
+}
+
+/// A warp's calls at the cluster's barrier.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClusterCalls {
+    arrivals: u64,
+    waits: u64,
+    last_arrival: Option<Collective>,
+}
+
 #[derive(Debug, Default)]
 struct ClusterBarrier {
     phase: u64,
     arrived: u32,
-    /// Per warp: arrivals, waits, and the last call.
-    warps: Vec<(u64, u64, Option<Collective>)>,
-    /// What the arrivals of the current phase publish, and of the one before.
+    warps: Vec<ClusterCalls>,
+    /// The signal of the arrivals in the current phase.
     arriving: Signal,
+    /// The signal of the arrivals in the phase before.
     ended: Signal,
 }
 
@@ -109,14 +132,15 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// All threads start ready; `index` is the first block's.
+    /// Starts a block, or a cluster whose first block is `index`, with all threads ready.
     pub(crate) fn new(
         index: [u32; 3],
         linear_index: u64,
         cluster: Cluster,
         schedule: Schedule,
     ) -> Self {
-        let threads = cluster.all_threads();
+        let thread_count = cluster.all_threads();
+        let blocks = cluster.blocks as usize;
         let mut ready = Ready::new(
             schedule,
             linear_index,
@@ -124,40 +148,35 @@ impl Block {
             cluster.threads.div_ceil(32),
         );
         let mut warps = Vec::new();
-        for warp in 0..threads.div_ceil(32) {
-            warps.push(Warp::new((threads - warp * 32).min(32)));
+        for warp in 0..thread_count.div_ceil(32) {
+            warps.push(Warp::new((thread_count - warp * 32).min(32)));
             ready.insert(warp, warps[warp as usize].live);
         }
-        let products = Products::new(index, linear_index, cluster, schedule);
-        let registers = (0..cluster.blocks)
-            .map(|_| Registers::new(index, cluster.threads))
-            .collect();
+        let mut named = Vec::new();
+        named.resize_with(NAMED_BARRIERS * blocks, NamedBarrier::default);
+        let mut registers = Vec::new();
+        registers.resize_with(blocks, || Registers::new(index, cluster.threads));
         let cluster_barrier = ClusterBarrier {
-            warps: vec![(0, 0, None); warps.len()],
+            warps: vec![ClusterCalls::default(); warps.len()],
             ..ClusterBarrier::default()
         };
-        let threads = vec![Thread::Active; threads as usize];
-        let (mbarriers, barriers) = Default::default();
-        let named = (0..NAMED_BARRIERS * cluster.blocks as usize)
-            .map(|_| NamedBarrier::default())
-            .collect();
         Self {
             index,
-            threads,
+            threads: vec![Thread::Active; thread_count as usize],
             warps,
             ready,
             cluster,
-            at_barrier: vec![0; cluster.blocks as usize],
+            at_barrier: vec![0; blocks],
             named,
             cluster_barrier,
-            mbarriers,
-            products,
+            mbarriers: Mbarriers::default(),
+            products: Products::new(index, linear_index, cluster, schedule),
             registers,
             exited: 0,
             polling: 0,
             fruitless: 0,
             tries: 0,
-            barriers,
+            barriers: 0,
         }
     }
 
@@ -165,7 +184,7 @@ impl Block {
         self.index
     }
 
-    /// `__syncthreads` that all threads of a block have come to.
+    /// Returns how often all threads of a block have come to a `__syncthreads`.
     pub(crate) fn barriers(&self) -> u64 {
         self.barriers
     }
@@ -176,28 +195,30 @@ impl Block {
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<u32>, Fault> {
-        match self.ready.take() {
-            Some(thread) => Ok(Some(thread)),
-            None if self.exited as usize == self.threads.len() => self
-                .registers
-                .iter()
-                .try_for_each(Registers::finish)
-                .map(|()| None),
-            None if self.polling > 0 && self.fruitless < FRUITLESS_ROUNDS => Ok(self.poll_again()),
-            None => Err(self.diagnose()),
+        if let Some(thread) = self.ready.take() {
+            return Ok(Some(thread));
         }
+        if self.exited as usize == self.threads.len() {
+            for registers in &self.registers {
+                registers.finish()?;
+            }
+            return Ok(None);
+        }
+        if self.polling > 0 && self.fruitless < FRUITLESS_ROUNDS {
+            return Ok(self.poll_again());
+        }
+        Err(self.diagnose())
     }
 
     fn poll_again(&mut self) -> Option<u32> {
         let mut rounds = 1;
         for thread in 0..self.threads.len() {
-            if let Thread::PollsMbarrier { .. } | Thread::PollsMemory { .. } = self.threads[thread]
-            {
-                if let Thread::PollsMemory { .. } = self.threads[thread] {
-                    rounds = SPIN_ROUNDS;
-                }
-                self.wake(thread);
+            match self.threads[thread] {
+                Thread::PollsMbarrier { .. } => {}
+                Thread::PollsMemory { .. } => rounds = SPIN_ROUNDS,
+                _ => continue,
             }
+            self.wake(thread);
         }
         self.polling = 0;
         self.fruitless += rounds;
@@ -209,7 +230,7 @@ impl Block {
         self.ready.insert(thread as u32 / 32, 1 << (thread % 32));
     }
 
-    /// Whether the thread has joined a group that is still incomplete: [`Warp::join`].
+    /// Returns whether the thread has joined a group that is still incomplete: [`Warp::join`].
     #[inline]
     pub(crate) fn join(&mut self, thread: u32, collective: &Collective) -> bool {
         self.warps[thread as usize / 32].join(thread % 32, collective)
@@ -235,7 +256,8 @@ impl Block {
         self.warps[warp as usize].live
     }
 
-    /// Resumes the lanes of an executed group. `completer` is the running thread if it was one of them.
+    /// Resumes the lanes of an executed group. `completer` is the running thread if it is among
+    /// them.
     pub(crate) fn release(&mut self, warp: u32, group: &Group, completer: Option<u32>) -> Progress {
         match completer {
             Some(thread) if self.ready.completer_goes_on() => {
@@ -250,68 +272,84 @@ impl Block {
         }
     }
 
-    /// A warp arrives as a whole. Returns the barrier's signal and, if the barrier is complete, the warps that waited for
-    /// it, perhaps this one included.
+    /// Records that a warp arrives as a whole.
     pub(crate) fn arrive_at_named(
         &mut self,
         warp: u32,
-        collective: &Collective,
-    ) -> Result<(&mut Signal, Option<Vec<u32>>), Fault> {
-        let [barrier, threads] = collective.agree;
+        call: &Collective,
+    ) -> Result<NamedArrival<'_>, Fault> {
+        let [barrier, threads] = call.agree;
         let number = self.named_barrier(warp, barrier);
-        let (index, known) = (self.index, &mut self.named[number]);
-        let mismatch = |first: &(u32, Collective), rule: String| Fault::CollectiveMismatch {
-            block: index,
-            first: party(first.0 * 32, &first.1),
-            second: Some(party(warp * 32, collective)),
-            rule,
-        };
-        if let Some(first) = known
-            .arrived
-            .iter()
-            .find(|(_, first)| first.agree[1] != threads)
-        {
-            let rule = format!(
-                "barrier {barrier} can't wait for {} threads and for {threads} at once: all that take part name the same \
-                 number",
-                first.1.agree[1]
-            );
-            return Err(mismatch(first, rule));
+        self.check_named(warp, call, &self.named[number])?;
+        let named = &mut self.named[number];
+        named.arrived.push((warp, *call));
+        let mut released = None;
+        if named.threads() == threads {
+            self.fruitless = 0;
+            let mut waiters = Vec::new();
+            for (arrived_warp, arrival) in std::mem::take(&mut named.arrived) {
+                if arrival.kind() == Kind::NamedSync {
+                    waiters.push(arrived_warp);
+                }
+            }
+            released = Some(waiters);
         }
-        if let Some(first) = known.arrived.iter().find(|(other, _)| *other == warp) {
+        Ok(NamedArrival {
+            signal: &mut named.signal,
+            released,
+        })
+    }
+
+    /// Refuses a warp's arrival that contradicts earlier ones, or can never be complete.
+    fn check_named(&self, warp: u32, call: &Collective, named: &NamedBarrier) -> Result<(), Fault> {
+        let [barrier, threads] = call.agree;
+        for (first_warp, first) in &named.arrived {
+            if first.agree[1] == threads {
+                continue;
+            }
             let rule = format!(
-                "a second arrival of warp {warp} at barrier {barrier} before its first has been answered ({} of {threads} \
-                 threads have arrived) counts in place of another warp's: it must wait in between for those that it \
-                 arrives for",
-                known.threads()
+                "barrier {barrier} can't wait for {} threads and for {threads} at once: all that \
+                 take part name the same number",
+                first.agree[1]
             );
-            return Err(mismatch(first, rule));
+            let first_party = party(first_warp * 32, first);
+            return Err(self.collective_mismatch(first_party, Some(party(warp * 32, call)), rule));
+        }
+        for (first_warp, first) in &named.arrived {
+            if *first_warp != warp {
+                continue;
+            }
+            let rule = format!(
+                "a second arrival of warp {warp} at barrier {barrier} before its first has been \
+                 answered ({} of {threads} threads have arrived) counts in place of another \
+                 warp's: it must wait in between for those that it arrives for",
+                named.threads()
+            );
+            let first_party = party(first_warp * 32, first);
+            return Err(self.collective_mismatch(first_party, Some(party(warp * 32, call)), rule));
         }
         if threads > u64::from(self.cluster.threads) {
             let rule = format!(
                 "it waits for {threads} threads, but the block has only {}",
                 self.cluster.threads
             );
-            let first = party(warp * 32, collective);
-            return Err(Fault::CollectiveMismatch {
-                block: index,
-                first,
-                second: None,
-                rule,
-            });
+            return Err(self.collective_mismatch(party(warp * 32, call), None, rule));
         }
-        known.arrived.push((warp, *collective));
-        let waiting = (known.threads() == threads).then(|| {
-            let arrived = std::mem::take(&mut known.arrived).into_iter();
-            arrived
-                .filter(|(_, call)| call.kind() == Kind::NamedSync)
-                .map(|(warp, _)| warp)
-                .collect()
-        });
-        if waiting.is_some() {
-            self.fruitless = 0;
+        Ok(())
+    }
+
+    fn collective_mismatch(
+        &self,
+        first: Box<Party>,
+        second: Option<Box<Party>>,
+        rule: String,
+    ) -> Fault {
+        Fault::CollectiveMismatch {
+            block: self.index,
+            first,
+            second,
+            rule,
         }
-        Ok((&mut known.signal, waiting))
     }
 
     fn named_barrier(&self, warp: u32, barrier: u64) -> usize {
@@ -324,30 +362,32 @@ impl Block {
         warp: u32,
         call: &Collective,
     ) -> Result<&mut Signal, Fault> {
-        let known = &mut self.cluster_barrier;
-        let (arrivals, waits, last) = &mut known.warps[warp as usize];
-        if let Some(first) = last.filter(|_| arrivals > waits) {
-            let rule =
-                "a warp arrives once in each phase of the cluster's barrier: cluster_wait() is missing between".into();
-            let (first, second) = (party(warp * 32, &first), Some(party(warp * 32, call)));
-            return Err(Fault::CollectiveMismatch {
-                block: self.index,
-                first,
-                second,
-                rule,
-            });
+        let earlier = &self.cluster_barrier.warps[warp as usize];
+        if let Some(first) = &earlier.last_arrival
+            && earlier.arrivals > earlier.waits
+        {
+            let rule = "a warp arrives once in each phase of the cluster's barrier: \
+                        cluster_wait() is missing between";
+            let second = party(warp * 32, call);
+            return Err(self.collective_mismatch(
+                party(warp * 32, first),
+                Some(second),
+                rule.to_owned(),
+            ));
         }
-        *arrivals += 1;
-        *last = Some(*call);
-        known.arrived += 1;
-        Ok(&mut known.arriving)
+        let barrier = &mut self.cluster_barrier;
+        let calls = &mut barrier.warps[warp as usize];
+        calls.arrivals += 1;
+        calls.last_arrival = Some(*call);
+        barrier.arrived += 1;
+        Ok(&mut barrier.arriving)
     }
 
-    /// Whether the phase in which the warp has arrived has ended; if not, it waits.
+    /// Returns whether the phase in which the warp has arrived has ended. If not, the warp waits.
     pub(crate) fn wait_for_cluster(&mut self, warp: u32, call: &Collective) -> Result<bool, Fault> {
-        let known = &mut self.cluster_barrier;
-        let (arrivals, waits, _) = &mut known.warps[warp as usize];
-        if arrivals == waits {
+        let barrier = &mut self.cluster_barrier;
+        let calls = &mut barrier.warps[warp as usize];
+        if calls.arrivals == calls.waits {
             let reason = "the warp has not arrived: cluster_arrive() is missing before it".into();
             return Err(Fault::InvalidCollective {
                 block: self.index,
@@ -355,9 +395,9 @@ impl Block {
                 reason,
             });
         }
-        let is_over = known.phase >= *arrivals;
+        let is_over = barrier.phase >= calls.arrivals;
         if is_over {
-            *waits += 1;
+            calls.waits += 1;
         } else {
             self.hold(warp, Thread::Cluster { site: call.site });
         }
@@ -366,90 +406,96 @@ impl Block {
 
     /// Ends the phase of the cluster's barrier if it is complete. Returns the warps that waited.
     pub(crate) fn pass_cluster(&mut self) -> Vec<u32> {
-        let known = &mut self.cluster_barrier;
-        let is_missing = |(warp, (arrivals, ..)): (&Warp, &(u64, u64, _))| {
-            warp.live != 0 && *arrivals == known.phase
-        };
-        if known.arrived == 0 || self.warps.iter().zip(&known.warps).any(is_missing) {
+        let barrier = &mut self.cluster_barrier;
+        if barrier.arrived == 0 {
             return Vec::new();
         }
-        known.phase += 1;
-        known.arrived = 0;
-        known.ended = std::mem::take(&mut known.arriving);
-        let is_waiting =
-            |warp: &u32| matches!(self.threads[*warp as usize * 32], Thread::Cluster { .. });
-        let waiting: Vec<u32> = (0..self.warps.len() as u32).filter(is_waiting).collect();
-        waiting
-            .iter()
-            .for_each(|&warp| known.warps[warp as usize].1 += 1);
-        waiting
+        for (warp, calls) in self.warps.iter().zip(&barrier.warps) {
+            if warp.live != 0 && calls.arrivals == barrier.phase {
+                return Vec::new();
+            }
+        }
+        barrier.phase += 1;
+        barrier.arrived = 0;
+        barrier.ended = std::mem::take(&mut barrier.arriving);
+        let mut released = Vec::new();
+        for (warp, calls) in (0..).zip(&mut barrier.warps) {
+            if let Thread::Cluster { .. } = self.threads[warp as usize * 32] {
+                calls.waits += 1;
+                released.push(warp);
+            }
+        }
+        released
     }
 
-    /// To TMA, and through the cluster's barrier to other blocks.
+    /// Publishes the thread's mbarriers to TMA, and through the cluster's barrier to other blocks.
     pub(crate) fn fence_mbarriers(&mut self, thread: u32) {
-        let (arrivals, ..) = self.cluster_barrier.warps[thread as usize / 32];
-        self.mbarriers.fence(thread, arrivals);
+        let calls = &self.cluster_barrier.warps[thread as usize / 32];
+        self.mbarriers.fence(thread, calls.arrivals);
     }
 
-    /// Whether the cluster's barrier has told `thread` of the mbarrier at `offset`.
+    /// Returns whether the cluster's barrier has told `thread` of the mbarrier at `offset`.
     pub(crate) fn knows_mbarrier(&mut self, thread: u32, offset: usize) -> bool {
-        let (_, waits, _) = self.cluster_barrier.warps[thread as usize / 32];
+        let waits = self.cluster_barrier.warps[thread as usize / 32].waits;
         self.mbarriers
             .get(offset)
             .is_ok_and(|object| object.is_known_after(waits))
     }
 
-    /// What arrivals published in the last completed phase of the cluster's barrier.
+    /// Returns the signal of the arrivals in the cluster's last complete phase.
     pub(crate) fn cluster_signal(&self) -> &Signal {
         &self.cluster_barrier.ended
     }
 
-    /// `complete`: the warps that resume, if the barrier is complete.
+    /// Lets a warp that has arrived go on, or wait. `released` are the warps that resume, if the
+    /// barrier is complete.
     pub(crate) fn pass_named(
         &mut self,
         warp: u32,
         group: &Group,
         completer: Option<u32>,
-        complete: Option<Vec<u32>>,
+        released: Option<Vec<u32>>,
     ) -> Progress {
-        let (waits, is_complete) = (
-            group.collective.kind() == Kind::NamedSync,
-            complete.is_some(),
-        );
-        for other in complete
-            .into_iter()
-            .flatten()
-            .filter(|&other| other != warp)
-        {
-            (other * 32..other * 32 + 32).for_each(|thread| self.wake(thread as usize));
+        let is_complete = released.is_some();
+        for other in released.into_iter().flatten() {
+            if other != warp {
+                self.wake_warp(other);
+            }
         }
-        if !waits || is_complete {
+        let call = &group.collective;
+        if is_complete || call.kind() != Kind::NamedSync {
             return self.release(warp, group, completer);
         }
-        let (barrier, site) = (
-            self.named_barrier(warp, group.collective.agree[0]),
-            group.collective.site,
-        );
-        self.threads[warp as usize * 32..][..32].fill(Thread::Named { barrier, site });
-        Progress::Wait
+        let barrier = self.named_barrier(warp, call.agree[0]);
+        let site = call.site;
+        self.hold(warp, Thread::Named { barrier, site })
     }
 
     pub(crate) fn mbarriers(&mut self) -> &mut Mbarriers {
         &mut self.mbarriers
     }
 
-    /// A thread has arrived, or TMA adds bytes. `is_end`: the phase ends, or may, so its waiters look again.
+    /// Notes that a thread has arrived, or that TMA adds bytes. If the phase ends, or may
+    /// (`is_end`), its waiters look again.
     pub(crate) fn mbarrier_arrived(&mut self, offset: usize, is_end: bool) {
         self.fruitless = 0;
-        for thread in 0..if is_end { self.threads.len() } else { 0 } {
-            if matches!(self.threads[thread], Thread::Mbarrier { offset: other, .. } if other == offset)
-            {
+        if !is_end {
+            return;
+        }
+        for thread in 0..self.threads.len() {
+            let Thread::Mbarrier {
+                offset: awaited, ..
+            } = self.threads[thread]
+            else {
+                continue;
+            };
+            if awaited == offset {
                 self.wake(thread);
             }
         }
     }
 
-    /// Whether a try that could succeed fails, as PTX allows: the first, and every fourth.
+    /// Returns whether a try that could succeed fails, as PTX allows: the first, and every fourth.
     pub(crate) fn fails_spuriously(&mut self) -> bool {
         self.tries += 1;
         self.tries % 4 == 1
@@ -500,32 +546,28 @@ impl Block {
         (&mut self.products, self.warps[warp as usize].operands())
     }
 
-    /// Waits until other warps of the warpgroup have issued what the wait covers.
+    /// Makes a warp wait until the others of its warpgroup have issued what the wait covers.
     pub(crate) fn wait_for_products(&mut self, warp: u32, site: Site) -> Progress {
         self.hold(warp, Thread::Products { site })
     }
 
-    /// May wake warps that wait for registers.
+    /// Changes a warp's registers, which may wake warps that wait for some.
     pub(crate) fn change_registers(
         &mut self,
         warp: u32,
         group: &Group,
         completer: Option<u32>,
     ) -> Result<Progress, Fault> {
-        let (warps, rank) = (self.cluster.threads / 32, self.cluster.rank(warp * 32));
-        let registers = &mut self.registers[rank as usize];
-        if !registers.change(warp - rank * warps, warps, &group.collective)? {
-            return Ok(self.hold(
-                warp,
-                Thread::Registers {
-                    site: group.collective.site,
-                },
-            ));
+        let call = &group.collective;
+        let warps = self.cluster.threads / 32;
+        let rank = self.cluster.rank(warp * 32);
+        let pool = &mut self.registers[rank as usize];
+        if !pool.change(warp - rank * warps, warps, call)? {
+            return Ok(self.hold(warp, Thread::Registers { site: call.site }));
         }
-        let served = registers.serve_all();
-        served
-            .into_iter()
-            .for_each(|warp| self.wake_warp(rank * warps + warp));
+        for served in pool.serve_all() {
+            self.wake_warp(rank * warps + served);
+        }
         Ok(self.release(warp, group, completer))
     }
 
@@ -536,73 +578,66 @@ impl Block {
 
     pub(crate) fn wake_warp(&mut self, warp: u32) {
         self.fruitless = 0;
-        (warp * 32..warp * 32 + 32).for_each(|thread| self.wake(thread as usize));
+        for thread in warp * 32..warp * 32 + 32 {
+            self.wake(thread as usize);
+        }
     }
 
     pub(crate) fn arrive_at_barrier(&mut self, thread: u32, site: Site) -> Result<Progress, Fault> {
         self.threads[thread as usize] = Thread::Barrier { site };
         let rank = self.cluster.rank(thread);
-        let members = self.cluster.members(rank);
-        let (at_barrier, threads) = (
-            &mut self.at_barrier[rank as usize],
-            members.start as usize..members.end as usize,
-        );
+        let at_barrier = &mut self.at_barrier[rank as usize];
         *at_barrier += 1;
         if *at_barrier != self.cluster.threads {
             return Ok(Progress::Wait);
         }
-        let same =
-            |thread: &Thread| matches!(thread, Thread::Barrier { site: other } if other.same(site));
-        if !self.threads[threads.clone()].iter().all(same) {
-            return Err(Fault::DivergentBarrier {
-                block: self.index,
-                waits: self.waits(),
-            });
+        *at_barrier = 0;
+        let members = self.cluster.members(rank);
+        let states = &mut self.threads[members.start as usize..members.end as usize];
+        for state in states.iter() {
+            if !matches!(state, Thread::Barrier { site: other } if other.same(site)) {
+                return Err(Fault::DivergentBarrier {
+                    block: self.index,
+                    waits: self.waits(),
+                });
+            }
         }
-        self.at_barrier[rank as usize] = 0;
+        states.fill(Thread::Active);
         self.fruitless = 0;
         self.barriers += 1;
-        self.threads[threads].fill(Thread::Active);
         let goes_on = self.ready.completer_goes_on();
-        for index in members.start / 32..members.end.div_ceil(32) {
-            let warp = &self.warps[index as usize];
-            let runs_on = goes_on && thread / 32 == index;
-            self.ready.insert(
-                index,
-                if runs_on {
-                    warp.live & !(1 << (thread % 32))
-                } else {
-                    warp.live
-                },
-            );
+        for warp in members.start / 32..members.end.div_ceil(32) {
+            let mut lanes = self.warps[warp as usize].live;
+            if goes_on && warp == thread / 32 {
+                lanes &= !(1 << (thread % 32));
+            }
+            self.ready.insert(warp, lanes);
         }
-        Ok(if goes_on {
-            Progress::GoOn
+        if goes_on {
+            Ok(Progress::GoOn)
         } else {
-            Progress::Wait
-        })
+            Ok(Progress::Wait)
+        }
     }
 
-    /// A thread returns from the kernel; [`Block::completed`] then gives the groups that this completes.
+    /// Ends a thread that returns from the kernel. [`Block::completed`] then returns the groups
+    /// that this completes.
     pub(crate) fn exit(&mut self, thread: u32) -> Result<(), Fault> {
         self.products.exit(thread)?;
         self.threads[thread as usize] = Thread::Exited;
         self.exited += 1;
         self.fruitless = 0;
-        let (warp, known) = (thread as usize / 32, &mut self.cluster_barrier);
-        if self.warps[warp].live == 1 << (thread % 32) && known.warps[warp].0 > known.phase {
-            known.arrived -= 1; // the last lane leaves
+        let (warp, lane) = (thread as usize / 32, thread % 32);
+        let barrier = &mut self.cluster_barrier;
+        let is_last_lane = self.warps[warp].live == 1 << lane;
+        if is_last_lane && barrier.warps[warp].arrivals > barrier.phase {
+            barrier.arrived -= 1;
         }
-        self.warps[warp].exit(thread % 32).map_err(|(group, _)| {
-            let first = party(thread / 32 * 32 + group.first_lane, &group.collective);
-            let rule = format!("it needs all lanes of its mask, but thread {thread} has exited");
-            Fault::CollectiveMismatch {
-                block: self.index,
-                first,
-                second: None,
-                rule,
-            }
-        })
+        let Err((group, _)) = self.warps[warp].exit(lane) else {
+            return Ok(());
+        };
+        let rule = format!("it needs all lanes of its mask, but thread {thread} has exited");
+        Err(self.collective_mismatch(first_party(thread / 32, &group), None, rule))
     }
 
     pub(crate) fn completed(&mut self, warp: u32) -> Option<Group> {
@@ -618,125 +653,69 @@ impl Block {
     }
 
     fn mismatch(&self, thread: u32, collective: &Collective, mismatch: Mismatch) -> Fault {
-        let warp = &self.warps[thread as usize / 32];
-        let second = party(thread, collective);
-        let with_first = |first_lane: u32, rule: &str| {
-            let group = warp
-                .groups()
-                .iter()
-                .find(|group| group.first_lane == first_lane);
-            let first = group.map(|group| party(thread / 32 * 32 + first_lane, &group.collective));
-            match first {
-                Some(first) => (first, Some(second.clone()), rule.to_owned()),
-                None => (second.clone(), None, rule.to_owned()),
-            }
+        let caller = party(thread, collective);
+        let rule = self.mismatch_rule(thread, collective, &mismatch);
+        let first_lane = match mismatch {
+            Mismatch::NotInMask | Mismatch::Exited { .. } => None,
+            Mismatch::Operation { first_lane }
+            | Mismatch::Arguments { first_lane }
+            | Mismatch::Place { first_lane } => Some(first_lane),
         };
-        let (first, second, rule) = match mismatch {
-            Mismatch::NotInMask => {
-                let rule = format!(
-                    "its mask {:#010x} does not name it (lane {})",
-                    collective.mask,
-                    thread % 32
-                );
-                (second, None, rule)
+        let groups = self.warps[thread as usize / 32].groups();
+        let first_group = groups
+            .iter()
+            .find(|group| Some(group.first_lane) == first_lane);
+        match first_group {
+            Some(group) => {
+                let first = first_party(thread / 32, group);
+                self.collective_mismatch(first, Some(caller), rule)
             }
-            Mismatch::Exited { lane } => {
-                let gone = thread / 32 * 32 + lane;
-                let gone = if (gone as usize) < self.threads.len() {
-                    format!("thread {gone} has exited")
-                } else {
-                    format!("the block has only {} threads", self.cluster.threads)
-                };
-                (
-                    second,
-                    None,
-                    format!("it needs all lanes of its mask, but {gone}"),
-                )
-            }
-            Mismatch::Operation { first_lane } => with_first(
-                first_lane,
-                &format!(
-                    "all lanes of mask {:#010x} must call the same operation",
-                    collective.mask
-                ),
-            ),
-            Mismatch::Arguments { first_lane } => {
-                let arguments = "pointer, stride, layout, width, barrier, number of threads";
-                with_first(
-                    first_lane,
-                    &format!("its arguments ({arguments}) must be the same in all lanes"),
-                )
-            }
-            Mismatch::Place { first_lane } => with_first(
-                first_lane,
-                "the lanes of a warp must reach this operation at the same place",
-            ),
-        };
-        Fault::CollectiveMismatch {
-            block: self.index,
-            first,
-            second,
-            rule,
+            None => self.collective_mismatch(caller, None, rule),
         }
     }
 
+    /// Returns the rule that `thread` breaks by its call.
+    fn mismatch_rule(&self, thread: u32, collective: &Collective, mismatch: &Mismatch) -> String {
+        match mismatch {
+            Mismatch::NotInMask => format!(
+                "its mask {:#010x} does not name it (lane {})",
+                collective.mask,
+                thread % 32
+            ),
+            Mismatch::Exited { lane } => {
+                let missing = thread / 32 * 32 + lane;
+                let reason = if (missing as usize) < self.threads.len() {
+                    format!("thread {missing} has exited")
+                } else {
+                    format!("the block has only {} threads", self.cluster.threads)
+                };
+                format!("it needs all lanes of its mask, but {reason}")
+            }
+            Mismatch::Operation { .. } => format!(
+                "all lanes of mask {:#010x} must call the same operation",
+                collective.mask
+            ),
+            Mismatch::Arguments { .. } => "its arguments (pointer, stride, layout, width, \
+                                           barrier, number of threads) must be the same in all \
+                                           lanes"
+                .to_owned(),
+            Mismatch::Place { .. } => {
+                "the lanes of a warp must reach this operation at the same place".to_owned()
+            }
+        }
+    }
+
+    /// Returns the fault of a block in which no thread can go on.
     fn diagnose(&self) -> Fault {
+        let (block, waits) = (self.index, self.waits());
         let only_barriers = self
             .threads
             .iter()
-            .all(|t| matches!(t, Thread::Barrier { .. } | Thread::Exited));
+            .all(|state| matches!(state, Thread::Barrier { .. } | Thread::Exited));
         if only_barriers {
-            return Fault::DivergentBarrier {
-                block: self.index,
-                waits: self.waits(),
-            };
+            return Fault::DivergentBarrier { block, waits };
         }
-        let (block, waits) = (self.index, self.waits());
-        let is_phase = |thread: &Thread| {
-            matches!(
-                thread,
-                Thread::Mbarrier { .. } | Thread::PollsMbarrier { .. }
-            )
-        };
-        let rule = if self.threads.iter().any(is_phase) && self.mbarriers.count_bytes() {
-            Some(
-                "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, exactly the bytes that \
-                 mbarrier_arrive_expect_tx expects (a box counts whole, whatever lies outside of the tensor), and a wait \
-                 the parity of the phase whose end it waits for (0 for the first)",
-            )
-        } else if self.threads.iter().any(is_phase) {
-            Some(
-                "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, and a wait the parity of \
-                 the phase whose end it waits for (0 for the first)",
-            )
-        } else if self
-            .threads
-            .iter()
-            .any(|thread| matches!(thread, Thread::Products { .. }))
-        {
-            Some("All four warps of a warpgroup issue the same products, in the same order")
-        } else if self
-            .threads
-            .iter()
-            .any(|thread| matches!(thread, Thread::Registers { .. }))
-        {
-            Some(
-                "Registers come to the pool by give_registers_back alone, and all warpgroups together can't have more than \
-                 the block started with",
-            )
-        } else if self
-            .threads
-            .iter()
-            .any(|thread| matches!(thread, Thread::PollsMemory { .. }))
-        {
-            Some(
-                "No thread is left that would change what is read there. And a flag in memory orders nothing: signal by an \
-                 mbarrier or a named barrier",
-            )
-        } else {
-            None
-        };
-        if let Some(rule) = rule {
+        if let Some(rule) = self.wait_rule() {
             return Fault::WaitNeverObserved {
                 block,
                 waits,
@@ -746,30 +725,62 @@ impl Block {
         self.overlap().unwrap_or(Fault::Deadlock { block, waits })
     }
 
-    /// Two groups of a warp that wait for each other's lanes because their masks differ.
+    /// Returns the rule that the threads' waits depend on, if they wait for more than each other.
+    fn wait_rule(&self) -> Option<&'static str> {
+        let is_any = |predicate: fn(&Thread) -> bool| self.threads.iter().any(predicate);
+        if is_any(Thread::waits_for_phase) {
+            return Some(if self.mbarriers.count_bytes() {
+                "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, \
+                 exactly the bytes that mbarrier_arrive_expect_tx expects (a box counts whole, \
+                 whatever lies outside of the tensor), and a wait the parity of the phase whose \
+                 end it waits for (0 for the first)"
+            } else {
+                "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, \
+                 and a wait the parity of the phase whose end it waits for (0 for the first)"
+            });
+        }
+        if is_any(|state| matches!(state, Thread::Products { .. })) {
+            return Some(
+                "All four warps of a warpgroup issue the same products, in the same order",
+            );
+        }
+        if is_any(|state| matches!(state, Thread::Registers { .. })) {
+            return Some(
+                "Registers come to the pool by give_registers_back alone, and all warpgroups \
+                 together can't have more than the block started with",
+            );
+        }
+        if is_any(|state| matches!(state, Thread::PollsMemory { .. })) {
+            return Some(
+                "No thread is left that would change what is read there. And a flag in memory \
+                 orders nothing: signal by an mbarrier or a named barrier",
+            );
+        }
+        None
+    }
+
+    /// Returns the fault of two groups of a warp that wait for each other's lanes because their
+    /// masks differ.
     fn overlap(&self) -> Option<Fault> {
-        for (index, warp) in self.warps.iter().enumerate() {
+        for (index, warp) in (0..).zip(&self.warps) {
             for group in warp.groups() {
                 let missing = group.collective.mask & warp.live & !group.arrived;
-                let waiting = (0..32)
+                let Some(other) = (0..32)
                     .filter(|lane| missing >> lane & 1 == 1)
-                    .find_map(|lane| warp.group_of(lane));
-                if let Some(other) = waiting {
-                    let of = |group: &Group| {
-                        party(index as u32 * 32 + group.first_lane, &group.collective)
-                    };
-                    let rule = format!(
-                        "masks {:#010x} and {:#010x} overlap and wait for each other's lanes",
-                        group.collective.mask, other.collective.mask
-                    );
-                    let (first, second) = (of(group), Some(of(other)));
-                    return Some(Fault::CollectiveMismatch {
-                        block: self.index,
-                        first,
-                        second,
-                        rule,
-                    });
-                }
+                    .find_map(|lane| warp.group_of(lane))
+                else {
+                    continue;
+                };
+                let rule = format!(
+                    "masks {:#010x} and {:#010x} overlap and wait for each other's lanes",
+                    group.collective.mask, other.collective.mask
+                );
+                let second = first_party(index, other);
+                return Some(self.collective_mismatch(
+                    first_party(index, group),
+                    Some(second),
+                    rule,
+                ));
             }
         }
         None
@@ -790,73 +801,69 @@ impl Block {
             threads: self.cluster.threads,
             ..Waits::default()
         };
-        for (thread, state) in self.threads.iter().enumerate() {
-            let thread = thread as u32;
-            let (operation, place) = match state {
-                Thread::Active => {
-                    let group = self.warps[thread as usize / 32].group_of(thread % 32);
-                    let Some(Group { collective, .. }) = group else {
-                        continue;
-                    };
-                    (collective.name.text(), collective.site.place())
-                }
-                Thread::Exited => {
-                    waits.exited.push(thread);
-                    continue;
-                }
-                Thread::Barrier { site } => ("__syncthreads".to_owned(), site.place()),
-                Thread::Named { barrier, site } => (self.describe_named(*barrier), site.place()),
-                Thread::Mbarrier {
-                    offset,
-                    operation,
-                    site,
-                } => (
-                    format!("{operation}, {}", self.mbarriers.describe(*offset)),
-                    site.place(),
-                ),
-                Thread::PollsMbarrier {
-                    offset,
-                    operation,
-                    site,
-                } => {
-                    let object = self.mbarriers.describe(*offset);
-                    (
-                        format!("{operation}, again and again, {object}"),
-                        site.place(),
-                    )
-                }
-                Thread::Products { site } => (self.products.describe(thread / 32), site.place()),
-                Thread::Cluster { site } => ("cluster_wait".to_owned(), site.place()),
-                Thread::Registers { site } => {
-                    let (rank, warps) = (self.cluster.rank(thread), self.cluster.threads / 32);
-                    (
-                        self.registers[rank as usize].describe(thread / 32 - rank * warps),
-                        site.place(),
-                    )
-                }
-                Thread::PollsMemory { site } => {
-                    let place: Option<Place> = Places::default().get(*site).pop();
-                    (
-                        "reads the same variables again and again".to_owned(),
-                        place.expect("never empty"),
-                    )
-                }
-            };
-            match waits
-                .waiting
-                .iter_mut()
-                .find(|w| w.place == place && w.operation == operation)
-            {
-                Some(waiting) => waiting.threads.push(thread),
-                None => waits.waiting.push(Waiting {
-                    operation,
-                    place,
-                    threads: vec![thread],
-                }),
+        for (thread, state) in (0..).zip(&self.threads) {
+            if let Thread::Exited = state {
+                waits.exited.push(thread);
+            } else if let Some(waiting) = self.describe_wait(thread, state) {
+                waits.add(waiting);
             }
         }
         waits
     }
+
+    /// Describes what a thread waits for; none if it does not wait.
+    fn describe_wait(&self, thread: u32, state: &Thread) -> Option<Waiting> {
+        let warp = thread / 32;
+        let (operation, place) = match state {
+            Thread::Exited => return None,
+            Thread::Active => {
+                let group = self.warps[warp as usize].group_of(thread % 32)?;
+                let call = &group.collective;
+                (call.name.text(), call.site.place())
+            }
+            Thread::Barrier { site } => ("__syncthreads".to_owned(), site.place()),
+            Thread::Named { barrier, site } => (self.describe_named(*barrier), site.place()),
+            Thread::Mbarrier {
+                offset,
+                operation,
+                site,
+            } => {
+                let object = self.mbarriers.describe(*offset);
+                (format!("{operation}, {object}"), site.place())
+            }
+            Thread::PollsMbarrier {
+                offset,
+                operation,
+                site,
+            } => {
+                let object = self.mbarriers.describe(*offset);
+                let polling = format!("{operation}, again and again, {object}");
+                (polling, site.place())
+            }
+            Thread::Products { site } => (self.products.describe(warp), site.place()),
+            Thread::Cluster { site } => ("cluster_wait".to_owned(), site.place()),
+            Thread::Registers { site } => {
+                let rank = self.cluster.rank(thread);
+                let first_warp = rank * (self.cluster.threads / 32);
+                let pool = &self.registers[rank as usize];
+                (pool.describe(warp - first_warp), site.place())
+            }
+            Thread::PollsMemory { site } => {
+                let place = Places::default().get(*site).pop().expect("never empty");
+                ("reads the same variables again and again".to_owned(), place)
+            }
+        };
+        Some(Waiting {
+            operation,
+            place,
+            threads: vec![thread],
+        })
+    }
+}
+
+/// Returns the first lane of a warp's group and its call.
+fn first_party(warp: u32, group: &Group) -> Box<Party> {
+    party(warp * 32 + group.first_lane, &group.collective)
 }
 
 #[cfg(test)]
@@ -864,15 +871,20 @@ mod tests {
     use super::*;
     use crate::warp::tests::whole_warp;
 
-    fn block(threads: u32) -> Block {
-        Block::new([1, 2, 0], 9, Cluster::one(threads, 0..0), Schedule::InOrder)
+    fn block_of(threads: u32) -> Block {
+        Block::new(
+            [1, 2, 0],
+            9,
+            Cluster::of_one_block(threads, 0..0),
+            Schedule::InOrder,
+        )
     }
 
     fn run_all(block: &mut Block) -> Vec<u32> {
         std::iter::from_fn(|| block.ready.take()).collect()
     }
 
-    fn waits(progress: Result<Progress, Fault>) -> bool {
+    fn is_waiting(progress: Result<Progress, Fault>) -> bool {
         match progress.unwrap() {
             Progress::Wait => true,
             Progress::GoOn => false,
@@ -880,18 +892,18 @@ mod tests {
         }
     }
 
-    fn line(line: u32) -> Site {
+    fn site(line: u32) -> Site {
         Site::new(c"stage/kernel.cu", line)
     }
 
     #[test]
     fn a_barrier_releases_everyone_once_all_have_come() {
-        let mut block = block(40);
+        let mut block = block_of(40);
         assert_eq!(run_all(&mut block).len(), 40);
         for thread in 0..39 {
-            assert!(waits(block.arrive_at_barrier(thread, line(3))));
+            assert!(is_waiting(block.arrive_at_barrier(thread, site(3))));
         }
-        assert!(!waits(block.arrive_at_barrier(39, line(3))));
+        assert!(!is_waiting(block.arrive_at_barrier(39, site(3))));
         let mut released = run_all(&mut block);
         assert_eq!(released[0], 32, "the running warp goes on first");
         released.sort_unstable();
@@ -906,23 +918,23 @@ mod tests {
     const ARRIVE: u32 = 6;
 
     fn pass(block: &mut Block, warp: u32, group: &Group) -> Result<Progress, Fault> {
-        let complete = block.arrive_at_named(warp, &group.collective)?.1;
-        Ok(block.pass_named(warp, group, Some(warp * 32), complete))
+        let released = block.arrive_at_named(warp, &group.collective)?.released;
+        Ok(block.pass_named(warp, group, Some(warp * 32), released))
     }
 
     #[test]
     fn a_named_barrier_releases_those_that_wait_and_is_there_again() {
-        let mut block = block(96);
+        let mut block = block_of(96);
         run_all(&mut block);
         for _ in 0..2 {
-            assert!(!waits(pass(&mut block, 2, &named(ARRIVE, 1, 96, 3))));
-            assert!(waits(pass(&mut block, 0, &named(SYNC, 1, 96, 4))));
+            assert!(!is_waiting(pass(&mut block, 2, &named(ARRIVE, 1, 96, 3))));
+            assert!(is_waiting(pass(&mut block, 0, &named(SYNC, 1, 96, 4))));
             assert_eq!(
                 run_all(&mut block),
                 (65..96).collect::<Vec<_>>(),
                 "who only arrives goes on"
             );
-            assert!(!waits(pass(&mut block, 1, &named(SYNC, 1, 96, 5))));
+            assert!(!is_waiting(pass(&mut block, 1, &named(SYNC, 1, 96, 5))));
             let mut released = run_all(&mut block);
             released.sort_unstable();
             assert_eq!(released, (0..32).chain(33..64).collect::<Vec<_>>());
@@ -940,23 +952,24 @@ mod tests {
 
     #[test]
     fn who_asks_again_and_again_lets_others_run_and_gives_up_in_the_end() {
-        let mut block = block(2);
+        let mut block = block_of(2);
         run_all(&mut block);
-        block.mbarriers().init(0, 1, 0, line(2)).unwrap();
-        block.poll_mbarrier(0, 0, "mbarrier_test_wait", line(3));
+        block.mbarriers().init(0, 1, 0, site(2)).unwrap();
+        block.poll_mbarrier(0, 0, "mbarrier_test_wait", site(3));
         block.ready.insert(0, 0b10);
         assert_eq!(block.next().unwrap(), Some(1), "the other one first");
         block.exit(1).unwrap();
         for _ in 0..FRUITLESS_ROUNDS {
             assert_eq!(block.next().unwrap(), Some(0));
-            block.poll_mbarrier(0, 0, "mbarrier_test_wait", line(3));
+            block.poll_mbarrier(0, 0, "mbarrier_test_wait", site(3));
         }
         assert_eq!(
             block.next().unwrap_err().to_string(),
-            "block [1, 2, 0] can't go on: thread 0 waits at stage/kernel.cu:3 (mbarrier_test_wait, again and again, the \
-             mbarrier at byte 0: phase 0, parity 0, has 0 of 1 arrivals), thread 1 has exited. Each phase of an mbarrier \
-             needs exactly as many arrivals as mbarrier_init names, and a wait the parity of the phase whose end it waits \
-             for (0 for the first)"
+            "block [1, 2, 0] can't go on: thread 0 waits at stage/kernel.cu:3 \
+             (mbarrier_test_wait, again and again, the mbarrier at byte 0: phase 0, parity 0, has \
+             0 of 1 arrivals), thread 1 has exited. Each phase of an mbarrier needs exactly as \
+             many arrivals as mbarrier_init names, and a wait the parity of the phase whose end \
+             it waits for (0 for the first)"
         );
     }
 }

@@ -1,12 +1,12 @@
-//! The blocks of a cluster run on one OS thread, as threads that are numbered through. A launch without clusters is one of
-//! clusters of one block.
+//! The blocks of a cluster run on one OS thread, as threads that are numbered through. A launch
+//! without clusters is one of clusters of one block.
 
 use std::ops::Range;
 
-/// Dynamic shared memory of the largest block: what sm_90 can opt in to.
+/// The dynamic shared memory of the largest block: what sm_90 can opt in to.
 pub const MAX_SHARED_BYTES: usize = 227 * 1024;
 
-/// A bit of 64 for each warp.
+/// The most threads of a cluster: each warp has a bit of 64.
 pub(crate) const MAX_TOGETHER: u32 = 2048;
 
 pub(crate) const GUARD_BYTES: usize = 4096;
@@ -23,7 +23,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     #[cfg(test)]
-    pub(crate) fn one(threads: u32, shared: Range<usize>) -> Self {
+    pub(crate) fn of_one_block(threads: u32, shared: Range<usize>) -> Self {
         Self {
             blocks: 1,
             threads,
@@ -44,7 +44,7 @@ impl Cluster {
         rank * self.threads..(rank + 1) * self.threads
     }
 
-    /// Start of the shared memory of a thread's block, relative to the first block's.
+    /// Returns where the shared memory of a thread's block starts, relative to the first block's.
     pub(crate) fn base(&self, thread: u32) -> usize {
         self.rank(thread) as usize * STRIDE
     }
@@ -53,7 +53,7 @@ impl Cluster {
         (self.blocks as usize - 1) * STRIDE + self.declared
     }
 
-    /// Whether one block declares all `bytes` bytes from `offset` on.
+    /// Returns whether one block declares all `bytes` bytes from `offset` on.
     pub(crate) fn declares(&self, offset: usize, bytes: usize) -> bool {
         offset < self.span() && offset % STRIDE + bytes <= self.declared
     }
@@ -63,7 +63,7 @@ impl Cluster {
         self.declares(offset, bytes).then_some(offset)
     }
 
-    /// A byte's offset in the shared memory of its own block.
+    /// Returns a byte's offset in the shared memory of its own block.
     pub(crate) fn within_block(offset: usize) -> usize {
         offset % STRIDE
     }

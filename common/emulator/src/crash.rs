@@ -1,4 +1,5 @@
-//! A kernel's access to unmapped memory, division by zero or endless loop stops its block as a fault instead of the program.
+//! A kernel's access to unmapped memory, division by zero or endless loop stops its block as a
+//! fault instead of the program.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Once, OnceLock};
@@ -14,15 +15,15 @@ static BEFORE: OnceLock<[libc::sigaction; REFUSALS.len()]> = OnceLock::new();
 
 const TICK: c_int = libc::SIGVTALRM;
 
-/// Watchdog ticks without a switch before a thread is out of patience.
+/// The watchdog's ticks without a switch before a thread is out of patience.
 const LOOKS: u32 = 8;
 
 unsafe extern "C" {
     safe fn emulator_is_of_kernels(code: *const u8) -> bool;
 }
 
-/// Stops kernels of the OS thread that owns it when they run too long. On processors other than x86-64 such a kernel ends or
-/// hangs the program.
+/// Stops kernels of the OS thread that owns it when they run too long. On processors other than
+/// x86-64 such a kernel ends or hangs the program.
 #[derive(Default)]
 pub(crate) struct Watchdog(Option<(libc::timer_t, Duration)>);
 
@@ -40,14 +41,14 @@ impl Watchdog {
             }
         };
         self.0 = Some((timer, patience));
-        let look = patience / LOOKS;
-        let look = libc::timespec {
-            tv_sec: look.as_secs() as libc::time_t,
-            tv_nsec: look.subsec_nanos().max(1).into(),
+        let tick = patience / LOOKS;
+        let interval = libc::timespec {
+            tv_sec: tick.as_secs() as libc::time_t,
+            tv_nsec: tick.subsec_nanos().max(1).into(),
         };
         let times = libc::itimerspec {
-            it_interval: look,
-            it_value: look,
+            it_interval: interval,
+            it_value: interval,
         };
         // SAFETY: the timer lives, and the call reads a struct that lives here.
         unsafe { libc::timer_settime(timer, 0, &times, std::ptr::null_mut()) };
@@ -71,21 +72,23 @@ fn timer_of_this_thread() -> Option<libc::timer_t> {
         event.sigev_signo = TICK;
         event.sigev_notify_thread_id = libc::gettid();
         let mut timer: libc::timer_t = std::mem::zeroed();
-        let made = libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer);
-        (made == 0).then_some(timer)
+        let status = libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer);
+        (status == 0).then_some(timer)
     }
 }
 
 fn install() {
     static INSTALLED: Once = Once::new();
-    // SAFETY: all zeros is a sigaction; each call reads and writes structs that live here; and the handlers do what such may do.
+    // SAFETY: all zeros is a sigaction; each call reads and writes structs that live here; and the
+    // handlers do what such may do.
     INSTALLED.call_once(|| unsafe {
-        let ask = |signal| {
-            let mut before: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut before);
-            before
-        };
-        BEFORE.get_or_init(|| REFUSALS.map(ask));
+        BEFORE.get_or_init(|| {
+            REFUSALS.map(|signal| {
+                let mut before: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, std::ptr::null(), &mut before);
+                before
+            })
+        });
         let set = |signal, handler: Handler, flags| {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as usize;
@@ -109,7 +112,7 @@ unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machi
         }
         let before = BEFORE
             .get()
-            .zip(REFUSALS.iter().position(|of| *of == signal));
+            .zip(REFUSALS.iter().position(|refusal| *refusal == signal));
         match before.map_or(libc::SIG_DFL, |(all, index)| all[index].sa_sigaction) {
             libc::SIG_DFL | libc::SIG_IGN => {
                 // The instruction is retried, and the program dies of it.
@@ -122,8 +125,8 @@ unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machi
     }
 }
 
-/// Fails a CUDA thread that has run for too long, but only between two instructions of a kernel: a callback of the emulator
-/// may hold a lock.
+/// Fails a CUDA thread that has run for too long, but only between two instructions of a kernel: a
+/// callback of the emulator may hold a lock.
 unsafe extern "C" fn on_tick(signal: c_int, _: *mut libc::siginfo_t, machine: *mut c_void) {
     // SAFETY: as in on_refusal.
     unsafe {
@@ -132,8 +135,8 @@ unsafe extern "C" fn on_tick(signal: c_int, _: *mut libc::siginfo_t, machine: *m
         };
         let run = stopped.context.run();
         let switches = run.switches.get();
-        let (known, looks) = run.watched.get();
-        let looks = if known == switches { looks + 1 } else { 0 };
+        let (known, ticks) = run.watched.get();
+        let looks = if known == switches { ticks + 1 } else { 0 };
         run.watched.set((switches, looks));
         if looks >= LOOKS && emulator_is_of_kernels(stopped.code() as *const u8) {
             stopped.goes_on_in_fail(signal, 0);
@@ -148,18 +151,18 @@ struct Stopped<'a> {
 
 #[cfg(target_arch = "x86_64")]
 impl Stopped<'_> {
-    /// None if the processor was on no CUDA thread's stack.
+    /// Returns the stopped CUDA thread; none if the processor was on no such thread's stack.
     ///
     /// # Safety
     /// `machine` is what a signal handler was given.
     unsafe fn of(machine: *mut c_void) -> Option<Self> {
-        // SAFETY: the slot holds the context of the thread that runs, or of one that has run: what it says is believed on the
-        // stack that it names alone.
-        let (context, machine) = unsafe {
-            let context = (*emulator_current_slot()).cast::<ThreadContext>();
-            (context.as_ref()?, &mut *machine.cast::<libc::ucontext_t>())
+        // SAFETY: the slot holds the context of the thread that runs, or of one that has run: what
+        // it says is believed on the stack that it names alone.
+        let (context, stopped) = unsafe {
+            let current = (*emulator_current_slot()).cast::<ThreadContext>();
+            (current.as_ref()?, &mut *machine.cast::<libc::ucontext_t>())
         };
-        let registers = &mut machine.uc_mcontext;
+        let registers = &mut stopped.uc_mcontext;
         let stack = registers.gregs[libc::REG_RSP as usize] as usize;
         let is_running = context.stack.contains(&stack);
         is_running.then_some(Self { context, registers })
@@ -199,46 +202,44 @@ impl Stopped<'_> {
 
 /// Runs on the thread's own stack, outside of the signal handler.
 unsafe extern "C-unwind" fn fail(
-    context: *const ThreadContext,
+    thread: *const ThreadContext,
     signal: c_int,
     address: usize,
     code: usize,
 ) -> ! {
     // SAFETY: it is the context of the running thread.
-    let context = unsafe { &*context };
-    let (run, block, thread) = (context.run(), context.block_idx, context.thread);
+    let context = unsafe { &*thread };
+    let run = context.run();
     let place = match run.touching.get() {
         Some(site) => site.place(),
         None => place_of(code),
     };
-    let trap = |message: String, place| Fault::Trap {
-        block,
-        thread,
+    let message = match signal {
+        libc::SIGFPE => "a division by zero, or one whose result has too many bits".to_owned(),
+        TICK => format!(
+            "a loop without end, or too much work for one thread: after {} s of processor time it \
+             has not waited for any other",
+            run.patience.as_secs_f64()
+        ),
+        _ => {
+            // The processor reports 0 for non-canonical addresses.
+            let access = match address {
+                0 => "address 0, or one that no memory can have".to_owned(),
+                _ => format!("address {address:#x}, where no memory is"),
+            };
+            context.fail(Fault::OutOfBounds {
+                block: context.block_idx,
+                thread: context.thread,
+                access,
+                place,
+            })
+        }
+    };
+    context.fail(Fault::Trap {
+        block: context.block_idx,
+        thread: context.thread,
         message,
         place,
-    };
-    context.fail(match signal {
-        libc::SIGFPE => trap(
-            "a division by zero, or one whose result has too many bits".into(),
-            place,
-        ),
-        TICK => trap(
-            format!(
-                "a loop without end, or too much work for one thread: after {} s of processor time it has not waited for any other",
-                run.patience.as_secs_f64()
-            ),
-            place,
-        ),
-        _ => Fault::OutOfBounds {
-            block,
-            thread,
-            // The processor reports 0 for non-canonical addresses.
-            access: match address {
-                0 => "address 0, or one that no memory can have".into(),
-                _ => format!("address {address:#x}, where no memory is"),
-            },
-            place,
-        },
     })
 }
 

@@ -11,7 +11,7 @@ pub struct Place {
 }
 
 impl fmt::Display for Place {
-    /// File name and folder: enough to find it, and the same on every machine.
+    /// Prints file name and folder: enough to find it, and the same on every machine.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = self
             .file
@@ -43,7 +43,7 @@ impl fmt::Display for Party {
 pub struct Waiting {
     pub operation: String,
     pub place: Place,
-    /// Linear indices in the block, ascending; those of the cluster's other blocks follow on.
+    /// The linear indices in the block, ascending; those of the cluster's other blocks follow on.
     pub threads: Vec<u32>,
 }
 
@@ -51,8 +51,21 @@ pub struct Waiting {
 pub struct Waits {
     pub waiting: Vec<Waiting>,
     pub exited: Vec<u32>,
-    /// Per block; those of the cluster's other blocks are numbered on.
+    /// The threads of a block; those of the cluster's other blocks are numbered on.
     pub threads: u32,
+}
+
+impl Waits {
+    /// Adds a thread's wait to those of the threads that wait at the same place for the same.
+    pub(crate) fn add(&mut self, waiting: Waiting) {
+        for known in &mut self.waiting {
+            if known.place == waiting.place && known.operation == waiting.operation {
+                known.threads.extend(waiting.threads);
+                return;
+            }
+        }
+        self.waiting.push(waiting);
+    }
 }
 
 impl fmt::Display for Waits {
@@ -88,79 +101,82 @@ impl fmt::Display for Waits {
 }
 
 fn is_plural(threads: &[u32], all: u32) -> bool {
-    let one_warp =
+    let is_warp =
         threads.len() == 32 && threads[0].is_multiple_of(32) && threads[31] == threads[0] + 31;
-    threads.len() > 1 && (!one_warp || all <= 32)
+    threads.len() > 1 && (!is_warp || all <= 32)
 }
 
-/// As [`name_threads_of_block`], with the rank of the block in a cluster.
+/// Names threads of a cluster, those behind the first block with the rank of theirs.
 fn name_threads(threads: &[u32], all: u32) -> String {
     if threads.last().is_none_or(|&last| last < all) {
         return name_threads_of_block(threads, all);
     }
-    let name = |of_block: &[u32]| {
-        let local: Vec<u32> = of_block.iter().map(|thread| thread % all).collect();
-        format!(
+    let mut names = Vec::new();
+    for members in threads.chunk_by(|a, b| a / all == b / all) {
+        let local: Vec<u32> = members.iter().map(|thread| thread % all).collect();
+        names.push(format!(
             "{} of the cluster's block {}",
             name_threads_of_block(&local, all),
-            of_block[0] / all
-        )
-    };
-    threads
-        .chunk_by(|a, b| a / all == b / all)
-        .map(name)
-        .collect::<Vec<_>>()
-        .join(" and ")
+            members[0] / all
+        ));
+    }
+    names.join(" and ")
 }
 
+/// Names threads of a block: whole warps as warps, and the rest.
 fn name_threads_of_block(threads: &[u32], all: u32) -> String {
     if threads.len() == all as usize {
-        return if all == 1 {
-            "the only thread".into()
-        } else {
-            format!("all {all} threads")
+        return match all {
+            1 => "the only thread".to_owned(),
+            _ => format!("all {all} threads"),
         };
     }
-    let whole = |warp: u32| {
-        let lanes = (all - warp * 32).min(32);
-        lanes > 1
-            && (warp * 32..warp * 32 + lanes).all(|thread| threads.binary_search(&thread).is_ok())
-    };
-    let (warps, rest): (Vec<u32>, Vec<u32>) =
-        threads.iter().partition(|&&thread| whole(thread / 32));
-    let mut warps: Vec<u32> = warps.iter().map(|thread| thread / 32).collect();
-    warps.dedup();
-    let parts: Vec<String> = [("warp", warps), ("thread", rest)]
-        .into_iter()
-        .filter(|(_, n)| !n.is_empty())
-        .map(ranges)
-        .collect();
+    let (mut warps, mut rest) = (Vec::new(), Vec::new());
+    for &thread in threads {
+        let warp = thread / 32;
+        if !has_whole_warp(threads, warp, all) {
+            rest.push(thread);
+        } else if warps.last() != Some(&warp) {
+            warps.push(warp);
+        }
+    }
+    let mut parts = Vec::new();
+    if !warps.is_empty() {
+        parts.push(name_ranges("warp", &warps));
+    }
+    if !rest.is_empty() {
+        parts.push(name_ranges("thread", &rest));
+    }
     parts.join(" and ")
 }
 
-fn ranges((noun, numbers): (&str, Vec<u32>)) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for &number in &numbers {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => parts.push((number, number)),
-        }
+fn has_whole_warp(threads: &[u32], warp: u32, all: u32) -> bool {
+    let lanes = (all - warp * 32).min(32);
+    let mut members = warp * 32..warp * 32 + lanes;
+    lanes > 1 && members.all(|thread| threads.binary_search(&thread).is_ok())
+}
+
+fn name_ranges(noun: &str, numbers: &[u32]) -> String {
+    let mut ranges = Vec::new();
+    for range in numbers.chunk_by(|number, next| number + 1 == *next) {
+        let (first, last) = (range[0], range[range.len() - 1]);
+        ranges.push(if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        });
     }
-    let parts: Vec<String> = parts
-        .into_iter()
-        .map(|(first, last)| {
-            if first == last {
-                first.to_string()
-            } else {
-                format!("{first}-{last}")
-            }
-        })
-        .collect();
-    format!(
-        "{noun}{} {}",
-        if numbers.len() == 1 { "" } else { "s" },
-        parts.join(", ")
-    )
+    let plural = if numbers.len() == 1 { "" } else { "s" };
+    format!("{noun}{plural} {}", ranges.join(", "))
+}
+
+/// Returns a value behind a word, if there is one.
+fn after(word: &str, value: &Option<impl fmt::Display>) -> String {
+    let mut text = String::new();
+    if let Some(shown) = value {
+        text = format!("{word}{shown}");
+    }
+    text
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -168,10 +184,12 @@ fn ranges((noun, numbers): (&str, Vec<u32>)) -> String {
 pub enum Fault {
     /// No thread of the block can go on, for more than `__syncthreads` alone.
     #[error(
-        "block {block:?} can't go on: {waits}. Every thread that a barrier or mask names must reach it"
+        "block {block:?} can't go on: {waits}. Every thread that a barrier or mask names must \
+         reach it"
     )]
     Deadlock { block: [u32; 3], waits: Waits },
-    /// For an mbarrier's phase that nobody is left to end, or variables that nobody changes.
+    /// A wait for an mbarrier's phase that nobody is left to end, or for variables that nobody
+    /// changes.
     #[error("block {block:?} can't go on: {waits}. {rule}")]
     WaitNeverObserved {
         block: [u32; 3],
@@ -180,10 +198,11 @@ pub enum Fault {
     },
     /// `__syncthreads` was not reached by all threads of the block, or not at one place.
     #[error(
-        "divergent __syncthreads in block {block:?}: {waits}. All threads of a block must reach the same one"
+        "divergent __syncthreads in block {block:?}: {waits}. All threads of a block must reach \
+         the same one"
     )]
     DivergentBarrier { block: [u32; 3], waits: Waits },
-    #[error("block {block:?}: {first}{}: {rule}", match .second { Some(second) => format!(", but {second}"), None => String::new() })]
+    #[error("block {block:?}: {first}{}: {rule}", after(", but ", .second))]
     CollectiveMismatch {
         block: [u32; 3],
         /// The lane that arrived first, or the only one concerned.
@@ -191,7 +210,8 @@ pub enum Fault {
         second: Option<Box<Party>>,
         rule: String,
     },
-    /// A warp-wide operation can't be carried out, such as a shuffle from a lane that takes no part.
+    /// A warp-wide operation can't be carried out, such as a shuffle from a lane that takes no
+    /// part.
     #[error("block {block:?}: {party}: {reason}")]
     InvalidCollective {
         block: [u32; 3],
@@ -199,8 +219,8 @@ pub enum Fault {
         reason: String,
     },
     #[error(
-        "block {block:?} wrote to byte {offset} of shared memory, but the launch declared {declared} bytes of it \
-         (found when the block had ended)"
+        "block {block:?} wrote to byte {offset} of shared memory, but the launch declared \
+         {declared} bytes of it (found when the block had ended)"
     )]
     SharedOverflow {
         block: [u32; 3],
@@ -214,7 +234,8 @@ pub enum Fault {
     SharedTooLarge { requested: usize, limit: usize },
     #[error("launch refused: {reason}")]
     BadLaunch { reason: String },
-    /// The system gives the process no more memory or address space, which says nothing of the kernel.
+    /// The system gives the process no more memory or address space, which says nothing of the
+    /// kernel.
     #[error("{what}: {error}")]
     NoMemory { what: String, error: String },
     /// `__trap()`, a failed `assert`, an undefined use of an intrinsic, or a division by zero.
@@ -226,7 +247,8 @@ pub enum Fault {
         place: Place,
     },
     #[error(
-        "block {block:?}, thread {thread}: {operand} is {value:#x}, not a multiple of {required} bytes, at {place}"
+        "block {block:?}, thread {thread}: {operand} is {value:#x}, not a multiple of {required} \
+         bytes, at {place}"
     )]
     Misaligned {
         block: [u32; 3],
@@ -252,7 +274,8 @@ pub enum Fault {
         place: Place,
     },
     #[error(
-        "block {block:?}, thread {thread}: {operation} at {place}, mbarrier at byte {offset} of shared memory: {reason}"
+        "block {block:?}, thread {thread}: {operation} at {place}, mbarrier at byte {offset} of \
+         shared memory: {reason}"
     )]
     Mbarrier {
         block: [u32; 3],
@@ -262,10 +285,10 @@ pub enum Fault {
         reason: String,
         place: Place,
     },
-    #[error("block {block:?}{}: {operation} at {place}: {reason}", match .thread { Some(thread) => format!(", thread {thread}"), None => String::new() })]
+    #[error("block {block:?}{}: {operation} at {place}: {reason}", after(", thread ", .thread))]
     Tma {
         block: [u32; 3],
-        /// None where all threads are concerned.
+        /// The thread; none where all are concerned.
         thread: Option<u32>,
         operation: String,
         reason: String,
@@ -277,12 +300,14 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// From a cluster whose threads are numbered through, `threads` per block; `first` is the index of its first block.
-    pub(crate) fn of_block(mut self, threads: u32, first: [u32; 3]) -> Self {
-        let of = |thread: &mut u32| {
+    /// Translates the thread numbers of a cluster, `threads` per block, whose first block has the
+    /// index `first_block`.
+    pub(crate) fn localise(mut self, threads: u32, first_block: [u32; 3]) -> Self {
+        let localise = |thread: &mut u32| {
             let rank = *thread / threads;
             *thread %= threads;
-            [first[0] + rank, first[1], first[2]]
+            let [x, y, z] = first_block;
+            [x + rank, y, z]
         };
         match &mut self {
             Self::CollectiveMismatch {
@@ -292,11 +317,11 @@ impl Fault {
                 ..
             } => {
                 if let Some(second) = second {
-                    of(&mut second.thread);
+                    localise(&mut second.thread);
                 }
-                *block = of(&mut first.thread);
+                *block = localise(&mut first.thread);
             }
-            Self::InvalidCollective { block, party, .. } => *block = of(&mut party.thread),
+            Self::InvalidCollective { block, party, .. } => *block = localise(&mut party.thread),
             Self::Trap { block, thread, .. }
             | Self::Misaligned { block, thread, .. }
             | Self::OutOfBounds { block, thread, .. }
@@ -305,14 +330,14 @@ impl Fault {
                 block,
                 thread: Some(thread),
                 ..
-            } => *block = of(thread),
+            } => *block = localise(thread),
             Self::Mbarrier {
                 block,
                 thread,
                 offset,
                 ..
             } => {
-                *block = of(thread);
+                *block = localise(thread);
                 *offset = Cluster::within_block(*offset);
             }
             Self::DivergentBarrier { .. }
@@ -324,7 +349,7 @@ impl Fault {
         self
     }
 
-    /// None if the launch was refused as a whole.
+    /// Returns the block at fault; none if the launch was refused as a whole.
     pub fn block(&self) -> Option<[u32; 3]> {
         match self {
             Self::Deadlock { block, .. }
@@ -352,8 +377,11 @@ mod tests {
     #[test]
     fn places_show_the_folder_but_not_the_machine() {
         let shown = |file: &str| {
-            let file = file.into();
-            Place { file, line: 88 }.to_string()
+            let place = Place {
+                file: file.to_owned(),
+                line: 88,
+            };
+            place.to_string()
         };
         let whole = "/somewhere/stage1-cpasync/kernel.cu";
         assert_eq!(shown(whole), "stage1-cpasync/kernel.cu:88");

@@ -1,11 +1,12 @@
 //! The callbacks of `include/emulator/abi.h`.
 //!
-//! A callback runs on the stack of the CUDA thread that called it. It never suspends while it borrows the run's state or
-//! owns a value that needs dropping: on a fault, suspended stacks are abandoned, not unwound.
+//! A callback runs on the stack of the CUDA thread that called it. It never suspends while it
+//! borrows the run's state or owns a value that needs dropping: on a fault, suspended stacks are
+//! abandoned, not unwound.
 //!
-//! What a primitive means to the judge of a traced launch is said once, where it is carried out: `emulator_barrier`,
-//! `judge_collective` and `pass_named` of [`crate::run`] for warp-wide operations, `cp_async`, `mbarrier`, `tma` and
-//! `cluster`.
+//! What a primitive means to the judge of a traced launch is said once, where it is carried out:
+//! `emulator_barrier`, `judge_collective` and `pass_named` of [`crate::run`] for warp-wide
+//! operations, `cp_async`, `mbarrier`, `tma` and `cluster`.
 
 mod access;
 mod cluster;
@@ -21,21 +22,22 @@ use crate::site::{Literal, Site};
 use crate::warp::Collective;
 
 /// # Safety
-/// `thread` is the running thread's context and `collective` a live struct of the shim; so for all callbacks.
+/// `thread` is the running thread's context and `collective` a live struct of the shim; so for all
+/// callbacks.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_collective(
     thread: *const ThreadContext,
     collective: *const Collective,
 ) {
     // SAFETY: see above.
-    let (context, collective) = unsafe { (&*thread, &*collective) };
+    let (context, call) = unsafe { (&*thread, &*collective) };
     let run = context.run();
     // Only operations that synchronise are told to the judge on arrival and can be suppressed.
-    let is_plain = collective.execute.is_some() || run.judge.is_none() && run.suppress.is_none();
-    if is_plain && run.block.borrow_mut().join(context.thread, collective) {
+    let is_plain = call.execute.is_some() || run.judge.is_none() && run.suppress.is_none();
+    if is_plain && run.block.borrow_mut().join(context.thread, call) {
         return context.suspend(Pause::Waiting);
     }
-    arrive(context, collective);
+    arrive(context, call);
 }
 
 #[inline(never)]
@@ -102,20 +104,20 @@ unsafe extern "C-unwind" fn emulator_trap(
 ) -> ! {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    let (block, thread, place) = (context.block_idx, context.thread, site.place());
+    let (block, text, place) = (context.block_idx, message.text(), site.place());
     context.fail(match kind {
         MISALIGNED => Fault::Misaligned {
             block,
-            thread,
-            operand: message.text(),
+            thread: context.thread,
+            operand: text,
             value,
             required,
             place,
         },
         _ => Fault::Trap {
             block,
-            thread,
-            message: message.text(),
+            thread: context.thread,
+            message: text,
             place,
         },
     })

@@ -9,8 +9,8 @@ use crate::worker;
 
 pub(crate) struct Shared<'a>(pub(crate) &'a Launch);
 
-// SAFETY: the entry is code and the params are only read; that the kernel may run its blocks concurrently is part of
-// `launch`'s contract, as it is of CUDA's.
+// SAFETY: the entry is code and the params are only read; that the kernel may run its blocks
+// concurrently is part of `launch`'s contract, as it is of CUDA's.
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
@@ -19,31 +19,30 @@ impl Shared<'_> {
     }
 }
 
-/// Runs the whole grid, blocks in parallel, without the synchronisation at `suppress`: what if the author had forgotten it?
-/// Returns the fault of the first faulty block in grid order: blocks behind it may be skipped, blocks before it never are, so
-/// it does not depend on timing.
+/// Runs the whole grid, blocks in parallel, without the synchronisation at `suppress`: what if the
+/// author had forgotten it? Returns the fault of the first faulty block in grid order: blocks
+/// behind it may be skipped, blocks before it never are, so it does not depend on timing.
 ///
 /// # Safety
 ///
-/// `entry` must be a kernel compiled against this crate's shim, `params` what it expects, and everything that it reaches
-/// through them valid for its accesses, from several OS threads at once.
+/// `entry` must be a kernel compiled against this crate's shim, `params` what it expects, and
+/// everything that it reaches through them valid for its accesses, from several OS threads at once.
 pub unsafe fn launch(launch: &Launch, suppress: Option<&Place>) -> Result<(), Fault> {
     let clusters = launch.check()? / launch.cluster as usize;
     let layouts = Layouts::new(launch.schedule);
     let first_fault = AtomicUsize::new(usize::MAX);
-    let launch = Shared(launch);
-    let one = |index: usize| {
+    let shared = Shared(launch);
+    let faults = (0..clusters).into_par_iter().filter_map(|index| {
         if index > first_fault.load(Ordering::Relaxed) {
             return None;
         }
-        let (launch, first) = (launch.get(), launch.get().cluster_index(index as u64));
+        let first = shared.get().cluster_index(index as u64);
         // SAFETY: passed on.
-        let result = unsafe { worker::run_cluster(launch, first, &layouts, suppress, None) };
+        let result = unsafe { worker::run_cluster(shared.get(), first, &layouts, suppress, None) };
         let fault = result.err()?;
         first_fault.fetch_min(index, Ordering::Relaxed);
         Some((index, fault))
-    };
-    let faults = (0..clusters).into_par_iter().filter_map(one);
+    });
     match faults.min_by_key(|(index, _)| *index) {
         Some((_, fault)) => Err(fault),
         None => Ok(()),
@@ -75,14 +74,14 @@ mod tests {
         block: [u32; 3],
         dynamic_shared_bytes: usize,
     ) -> Result<(), Fault> {
-        let of = Launch {
+        let case = Launch {
             grid,
             block,
             dynamic_shared_bytes,
             ..LAUNCH
         };
         // SAFETY: the kernel does nothing.
-        unsafe { launch(&of, None) }
+        unsafe { launch(&case, None) }
     }
 
     #[test]
@@ -109,26 +108,28 @@ mod tests {
 
     #[test]
     fn a_sample_of_blocks_must_lie_in_the_grid() {
-        let launch = Launch {
+        let square = Launch {
             grid: [4, 4, 1],
             ..LAUNCH
         };
         let sample = [[0, 0, 0], [3, 3, 0]];
-        assert_eq!(launch.check_blocks(&sample).unwrap(), sample);
-        assert_eq!(launch.check_blocks(&[]).unwrap(), [[0; 3]; 0]);
-        let outside = launch.check_blocks(&[[0, 0, 1]]);
+        assert_eq!(square.check_blocks(&sample).unwrap(), sample);
+        assert_eq!(square.check_blocks(&[]).unwrap(), [[0; 3]; 0]);
+        let outside = square.check_blocks(&[[0, 0, 1]]);
         assert!(matches!(outside, Err(Fault::BadLaunch { .. })));
     }
 
     #[test]
     fn block_indices_go_through_x_first() {
-        let launch = Launch {
+        let box_shaped = Launch {
             grid: [2, 3, 4],
             ..LAUNCH
         };
-        assert_eq!(launch.block_index(0), [0, 0, 0]);
-        assert_eq!(launch.block_index(1), [1, 0, 0]);
-        assert_eq!(launch.block_index(2 + 2 * 3), [0, 1, 1]);
-        assert!((0..24).all(|linear| launch.linear_index(launch.block_index(linear)) == linear));
+        assert_eq!(box_shaped.block_index(0), [0, 0, 0]);
+        assert_eq!(box_shaped.block_index(1), [1, 0, 0]);
+        assert_eq!(box_shaped.block_index(2 + 2 * 3), [0, 1, 1]);
+        assert!(
+            (0..24).all(|linear| box_shaped.linear_index(box_shaped.block_index(linear)) == linear)
+        );
     }
 }

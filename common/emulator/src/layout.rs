@@ -1,7 +1,7 @@
 //! WMMA fragment layouts: which element of the matrix a lane's i-th register holds.
 //!
-//! CUDA leaves this open; here it is a permutation drawn from the schedule. All fragments of one operand and size share it,
-//! so adding two accumulators register by register works as on a GPU.
+//! CUDA leaves this open; here it is a permutation drawn from the schedule. All fragments of one
+//! operand and size share it, so adding two accumulators register by register works as on a GPU.
 
 use crate::schedule::{Random, Schedule};
 

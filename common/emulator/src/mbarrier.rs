@@ -1,5 +1,6 @@
-//! The mbarrier objects of one block. A wait names a phase by its parity, so it can tell the present phase from the one before
-//! and from no other. Two phases that end unobserved would be taken for none at all; that is how an arrival too many shows.
+//! The mbarrier objects of one block. A wait names a phase by its parity, so it can tell the
+//! present phase from the one before and from no other. Two phases that end unobserved would be
+//! taken for none at all; that is how an arrival too many shows.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,16 +9,17 @@ use crate::judge::clocks::{Agent, Signal};
 use crate::site::Site;
 use crate::tma::{Incoming, Origin};
 
-/// Largest count of `mbarrier.init` (PTX ISA, "Contents of the mbarrier object": 1 to 2^20 - 1).
+/// The largest count of `mbarrier.init` (PTX ISA, "Contents of the mbarrier object": 1 to 2^20 -
+/// 1).
 const MAX_ARRIVALS: i32 = (1 << 20) - 1;
 
-/// Largest count of bytes, expected or brought, of either sign ("Tx-count").
+/// The largest count of bytes, expected or brought, of either sign ("Tx-count").
 const MAX_BYTES: i64 = (1 << 20) - 1;
 
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) signal: Signal,
-    /// Threads whose copies arrived, and how many each had issued by then.
+    /// The threads whose copies arrived, and how many each had issued by then.
     pub(crate) copies: Vec<(u32, u64)>,
 }
 
@@ -35,23 +37,26 @@ pub(crate) struct Mbarrier {
     /// The initialising thread, and whether it has published the object to TMA.
     maker: u32,
     is_fenced: bool,
-    /// Arrivals of the maker's warp at the cluster's barrier by then.
+    /// The arrivals of the maker's warp at the cluster's barrier by then.
     fenced_after: u64,
     /// The judge's agents for what comes here, by [`Origin`].
     pub(crate) agents: [Option<Agent>; 2],
 }
 
-/// Boxes land in the order in which they were issued.
+/// The bytes of the present phase. Boxes land in the order in which they were issued.
 #[derive(Debug, Default)]
 struct Bytes {
     expected: i64,
     brought: i64,
-    /// Expected, but not landed; negative where bytes have come before they were expected.
+    /// The bytes expected, but not landed; negative where bytes have come before they were
+    /// expected.
     pending: i64,
     under_way: VecDeque<Incoming>,
-    /// By [`Origin`]: issued, landed when the last phase ended, and of those known to a thread.
+    /// The transfers issued, for each [`Origin`].
     issued: [u32; 2],
+    /// The transfers landed when the last phase ended.
     ended: [u32; 2],
+    /// The transfers of those that a thread knows of.
     observed: [u32; 2],
     last: Option<Incoming>,
 }
@@ -66,12 +71,13 @@ pub(crate) enum Seen {
 }
 
 impl Mbarrier {
-    /// For those who add to the present phase.
+    /// Returns the arrivals of the present phase, for those who add to it.
     pub(crate) fn arriving(&mut self) -> &mut Arrivals {
         &mut self.arriving
     }
 
-    /// For those who observe the phase that has ended; none before the first end.
+    /// Returns the arrivals of the phase that has ended, for those who observe it; none before the
+    /// first end.
     pub(crate) fn ended(&mut self) -> &mut Arrivals {
         &mut self.ended
     }
@@ -79,8 +85,8 @@ impl Mbarrier {
     pub(crate) fn arrive(&mut self) -> Result<bool, Misuse> {
         if self.pending == 0 {
             return Err(Misuse(format!(
-                "all {} arrivals of phase {} have come, and it waits for bytes ({}): its end must be observed before who \
-                 arrives in the next one does so",
+                "all {} arrivals of phase {} have come, and it waits for bytes ({}): its end must \
+                 be observed before who arrives in the next one does so",
                 self.expected, self.phase, self.bytes
             )));
         }
@@ -92,7 +98,8 @@ impl Mbarrier {
         if bytes < 0 || self.bytes.expected + i64::from(bytes) > MAX_BYTES {
             let before = self.bytes.expected;
             return Err(Misuse(format!(
-                "it expects {bytes} bytes after {before} in the same phase, and 0 to {MAX_BYTES} are possible in all"
+                "it expects {bytes} bytes after {before} in the same phase, and 0 to {MAX_BYTES} \
+                 are possible in all"
             )));
         }
         self.bytes.expected += i64::from(bytes);
@@ -114,7 +121,7 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// The number of the last one issued by `origin`, from 1.
+    /// Returns the number of the last transfer issued by `origin`, from 1.
     pub(crate) fn issued(&self, origin: Origin) -> u32 {
         self.bytes.issued[origin as usize]
     }
@@ -124,7 +131,7 @@ impl Mbarrier {
         self.bytes.ended
     }
 
-    /// Whether only bytes under way keep the present phase from its end.
+    /// Returns whether only bytes under way keep the present phase from its end.
     pub(crate) fn can_end(&self) -> bool {
         let mut left = self.bytes.pending;
         let mut boxes = self.bytes.under_way.iter();
@@ -137,7 +144,7 @@ impl Mbarrier {
         self.pending == 0
     }
 
-    /// Lands what keeps the phase from its end, or `all` under way. True if the phase ends.
+    /// Lands what keeps the phase from its end, or `all` under way. Returns whether the phase ends.
     pub(crate) fn land(
         &mut self,
         all: bool,
@@ -159,40 +166,32 @@ impl Mbarrier {
         }
     }
 
-    /// Whether who has waited so often for the cluster knows of it.
+    /// Returns whether who has waited so often for the cluster knows of it.
     pub(crate) fn is_known_after(&self, waits: u64) -> bool {
         self.is_fenced && waits > self.fenced_after
     }
 
-    /// Ends the phase if nothing is missing.
+    /// Ends the phase if nothing is missing. Returns whether it does.
     fn try_end(&mut self) -> Result<bool, Misuse> {
         if self.pending > 0 || self.bytes.pending != 0 {
             return Ok(false);
         }
         if self.phase > 0 && !self.is_observed {
-            let (ends, before, expected, init) =
-                (self.phase, self.phase - 1, self.expected, self.init.place());
             return Err(Misuse(format!(
-                "it ends phase {ends}, while no thread has observed the end of phase {before}: a wait takes one for the \
-                 other by its parity. Either more threads arrive than the {expected} that mbarrier_init at {init} \
-                 expects, or nobody waits for each phase"
+                "it ends phase {}, while no thread has observed the end of phase {}: a wait takes \
+                 one for the other by its parity. Either more threads arrive than the {} that \
+                 mbarrier_init at {} expects, or nobody waits for each phase",
+                self.phase,
+                self.phase - 1,
+                self.expected,
+                self.init.place()
             )));
         }
         self.phase += 1;
         self.pending = self.expected;
         self.is_observed = false;
         self.ended = std::mem::take(&mut self.arriving);
-        let bytes = &mut self.bytes;
-        bytes.expected = 0;
-        bytes.brought = bytes
-            .under_way
-            .iter()
-            .map(|transfer| transfer.bytes() as i64)
-            .sum();
-        bytes.ended = bytes.issued;
-        for transfer in &bytes.under_way {
-            bytes.ended[transfer.origin() as usize] -= 1;
-        }
+        self.bytes.start_phase();
         Ok(true)
     }
 
@@ -202,12 +201,14 @@ impl Mbarrier {
                 "it waits for parity {parity}, and a phase has parity 0 or 1: pass phase & 1"
             )));
         }
-        if let Some(since) = since.filter(|&since| self.phase > since + 1) {
+        if let Some(awaited) = since
+            && self.phase > awaited + 1
+        {
             return Err(Misuse(format!(
-                "phase {since}, for which it waits, has ended and phase {} as well, before this thread looked again: it \
-                 can't tell them apart by parity. Whoever ends the next phase must first wait until all that wait for \
-                 this one have gone on",
-                since + 1
+                "phase {awaited}, for which it waits, has ended and phase {} as well, before this \
+                 thread looked again: it can't tell them apart by parity. Whoever ends the next \
+                 phase must first wait until all that wait for this one have gone on",
+                awaited + 1
             )));
         }
         if self.phase & 1 == parity as u64 {
@@ -229,17 +230,28 @@ impl fmt::Display for Mbarrier {
         } = self;
         write!(
             f,
-            "the mbarrier at byte {offset}: phase {phase}, parity {}, has {} of {expected} arrivals",
+            "the mbarrier at byte {offset}: phase {phase}, parity {}, has {} of {expected} \
+             arrivals",
             phase & 1,
             expected - pending
         )?;
-        match self.bytes {
-            Bytes {
-                expected: 0,
-                brought: 0,
-                ..
-            } => Ok(()),
-            ref bytes => write!(f, ", {bytes}"),
+        if self.bytes.expected == 0 && self.bytes.brought == 0 {
+            return Ok(());
+        }
+        write!(f, ", {}", self.bytes)
+    }
+}
+
+impl Bytes {
+    /// Forgets what the last phase expected. Transfers that are still under way belong to the next
+    /// one.
+    fn start_phase(&mut self) {
+        self.expected = 0;
+        self.brought = 0;
+        self.ended = self.issued;
+        for transfer in &self.under_way {
+            self.brought += transfer.bytes() as i64;
+            self.ended[transfer.origin() as usize] -= 1;
         }
     }
 }
@@ -271,9 +283,9 @@ impl Mbarriers {
             )));
         }
         if let Ok(known) = self.get(offset) {
-            let place = known.init.place();
             return Err(Misuse(format!(
-                "it is initialised already, at {place}: one thread does that, once"
+                "it is initialised already, at {}: one thread does that, once",
+                known.init.place()
             )));
         }
         let expected = arrivals as u32;
@@ -296,18 +308,19 @@ impl Mbarriers {
     }
 
     pub(crate) fn fence(&mut self, thread: u32, arrivals: u64) {
-        self.0
-            .iter_mut()
-            .for_each(|object| object.fence(thread, arrivals));
+        for object in &mut self.0 {
+            object.fence(thread, arrivals);
+        }
     }
 
     pub(crate) fn get_for_tma(&mut self, offset: usize) -> Result<&mut Mbarrier, Misuse> {
         let object = self.get(offset)?;
         if !object.is_fenced {
-            let init = object.init.place();
             return Err(Misuse(format!(
-                "TMA does not know of it: the thread that initialised it, at {init}, calls fence_mbarrier_init() after \
-                 that, and before the __syncthreads() that comes before the first tma_load"
+                "TMA does not know of it: the thread that initialised it, at {}, calls \
+                 fence_mbarrier_init() after that, and before the __syncthreads() that comes \
+                 before the first tma_load",
+                object.init.place()
             )));
         }
         Ok(object)
@@ -319,7 +332,7 @@ impl Mbarriers {
             .any(|object| object.bytes.issued != [0, 0] || object.bytes.expected > 0)
     }
 
-    /// Something issued whose phase's end nobody has observed, and the object's place.
+    /// Returns a transfer whose phase's end nobody has observed, and the object's offset.
     pub(crate) fn unobserved(&self) -> Option<(usize, Incoming)> {
         let object = self
             .0
@@ -329,9 +342,10 @@ impl Mbarriers {
     }
 
     pub(crate) fn get(&mut self, offset: usize) -> Result<&mut Mbarrier, Misuse> {
-        self.0.iter_mut().find(|object| object.offset == offset).ok_or_else(|| {
-            let reason = "it is not initialised yet: one thread calls mbarrier_init, and a __syncthreads() stands between \
-                          that and every use";
+        let object = self.0.iter_mut().find(|object| object.offset == offset);
+        object.ok_or_else(|| {
+            let reason = "it is not initialised yet: one thread calls mbarrier_init, and a \
+                          __syncthreads() stands between that and every use";
             Misuse(reason.to_owned())
         })
     }
@@ -349,7 +363,7 @@ impl Mbarriers {
 mod tests {
     use super::*;
 
-    fn one(arrivals: i32) -> Mbarrier {
+    fn mbarrier(arrivals: i32) -> Mbarrier {
         let mut objects = Mbarriers::default();
         objects
             .init(64, arrivals, 0, Site::new(c"kernel.cu", 3))
@@ -359,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_phase_ends_with_its_last_arrival_and_parities_alternate() {
-        let mut object = one(2);
+        let mut object = mbarrier(2);
         assert_eq!(
             object.look(1, None),
             Ok(Seen::Ended),
@@ -376,7 +390,7 @@ mod tests {
 
     #[test]
     fn its_maker_publishes_it_to_those_who_wait_for_the_cluster_afterwards() {
-        let mut object = one(1);
+        let mut object = mbarrier(1);
         object.fence(1, 0);
         assert!(!object.is_known_after(9));
         object.fence(0, 2);
@@ -389,7 +403,7 @@ mod tests {
 
     #[test]
     fn phases_that_nobody_saw_are_a_misuse() {
-        let mut object = one(1);
+        let mut object = mbarrier(1);
         assert_eq!(object.look(1, None), Ok(Seen::Ended));
         assert_eq!(
             object.arrive(),

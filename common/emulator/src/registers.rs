@@ -1,11 +1,12 @@
-//! setmaxnreg. The launch does not know what ptxas gave the threads: they start with the most that `__launch_bounds__(THREADS,
-//! 1)` allows, and that is the pool.
+//! setmaxnreg. The launch does not know what ptxas gave the threads: they start with the most that
+//! `__launch_bounds__(THREADS, 1)` allows, and that is the pool.
 
 use crate::fault::Fault;
 use crate::warp::{Collective, Kind, party};
 
-/// Of a multiprocessor, and the most of one thread at entry.
+/// The registers of a multiprocessor.
 const MULTIPROCESSOR: u32 = 65_536;
+/// The most registers of a thread at entry.
 const ENTRY_LIMIT: u32 = 255;
 
 const WARPS: u32 = 4;
@@ -44,6 +45,7 @@ impl Registers {
         }
     }
 
+    /// Carries out a warp's call. Returns false if the warp has to wait for registers.
     pub(crate) fn change(
         &mut self,
         warp: u32,
@@ -59,60 +61,69 @@ impl Registers {
             self.warps = vec![fresh; warps as usize];
             self.changes = vec![Vec::new(); warps.div_ceil(WARPS) as usize];
         }
-        let invalid = |reason| Fault::InvalidCollective {
-            block: self.block,
-            party: party(warp * 32, call),
-            reason,
-        };
         if warps < warp / WARPS * WARPS + WARPS {
-            let reason = "it concerns the four warps of a warpgroup, of which the first is a multiple of 4; the block lacks \
-                          some of them";
-            return Err(invalid(reason.into()));
+            let reason = "it concerns the four warps of a warpgroup, of which the first is a \
+                          multiple of 4; the block lacks some of them";
+            return Err(self.invalid(warp, call, reason.to_owned()));
         }
-        let (wanted, gives) = (call.agree[0] as u32, call.kind() == Kind::GiveRegisters);
+        self.check_direction(warp, call)?;
+        self.note_change(warp, call)?;
+        let wanted = call.agree[0] as u32;
         let state = &mut self.warps[warp as usize];
-        if gives && wanted > state.registers || !gives && wanted < state.registers {
-            let (has, other) = (
-                state.registers,
-                if gives {
-                    "more: take_registers"
-                } else {
-                    "fewer: give_registers_back"
-                },
-            );
-            return Err(invalid(format!(
-                "a thread of warp {warp} has {has} registers, and {wanted} are {other}"
-            )));
-        }
-        let number = state.changes;
-        state.changes += 1;
-        let changes = &mut self.changes[(warp / WARPS) as usize];
-        match changes.get(number) {
-            None => changes.push(Change { warp, call: *call }),
-            Some(Change { call: first, .. })
-                if (first.agree, first.kind) == (call.agree, call.kind)
-                    && first.site.same(call.site) => {}
-            Some(first) => {
-                let (first, second) = (
-                    party(first.warp * 32, &first.call),
-                    Some(party(warp * 32, call)),
-                );
-                let rule = "all warps of a warpgroup change their registers alike".to_owned();
-                return Err(Fault::CollectiveMismatch {
-                    block: self.block,
-                    first,
-                    second,
-                    rule,
-                });
-            }
-        }
-        if gives {
+        if call.kind() == Kind::GiveRegisters {
             self.pool += (state.registers - wanted) * 32;
             state.registers = wanted;
             return Ok(true);
         }
         state.takes = Some(wanted);
         Ok(self.serve(warp))
+    }
+
+    fn invalid(&self, warp: u32, call: &Collective, reason: String) -> Fault {
+        Fault::InvalidCollective {
+            block: self.block,
+            party: party(warp * 32, call),
+            reason,
+        }
+    }
+
+    /// Refuses to give back more registers than a thread has, and to take fewer.
+    fn check_direction(&self, warp: u32, call: &Collective) -> Result<(), Fault> {
+        let wanted = call.agree[0] as u32;
+        let registers = self.warps[warp as usize].registers;
+        let gives = call.kind() == Kind::GiveRegisters;
+        let other = if gives && wanted > registers {
+            "more: take_registers"
+        } else if !gives && wanted < registers {
+            "fewer: give_registers_back"
+        } else {
+            return Ok(());
+        };
+        let reason =
+            format!("a thread of warp {warp} has {registers} registers, and {wanted} are {other}");
+        Err(self.invalid(warp, call, reason))
+    }
+
+    /// Notes a warp's next change, which must be that of its warpgroup's other warps.
+    fn note_change(&mut self, warp: u32, call: &Collective) -> Result<(), Fault> {
+        let state = &mut self.warps[warp as usize];
+        let number = state.changes;
+        state.changes += 1;
+        let changes = &mut self.changes[(warp / WARPS) as usize];
+        let Some(first) = changes.get(number) else {
+            changes.push(Change { warp, call: *call });
+            return Ok(());
+        };
+        let is_same = first.call.agree == call.agree && first.call.kind == call.kind;
+        if is_same && first.call.site.same(call.site) {
+            return Ok(());
+        }
+        Err(Fault::CollectiveMismatch {
+            block: self.block,
+            first: party(first.warp * 32, &first.call),
+            second: Some(party(warp * 32, call)),
+            rule: "all warps of a warpgroup change their registers alike".to_owned(),
+        })
     }
 
     fn serve(&mut self, warp: u32) -> bool {
@@ -135,28 +146,19 @@ impl Registers {
             .collect()
     }
 
-    /// All threads have returned: every warp must have made the changes of its warpgroup.
+    /// Refuses the end of a block, all of whose threads have returned, if a warp has not made the
+    /// changes of its warpgroup.
     pub(crate) fn finish(&self) -> Result<(), Fault> {
-        for (index, changes) in self.changes.iter().enumerate() {
-            let warps = index as u32 * WARPS..(index as u32 + 1) * WARPS;
-            for warp in warps {
-                let Some(missed) = self
-                    .warps
-                    .get(warp as usize)
-                    .and_then(|state| changes.get(state.changes))
-                else {
-                    continue;
-                };
-                let reason = format!(
-                    "warp {warp} of the same warpgroup has exited without it: all four warps execute it"
-                );
-                let party = party(missed.warp * 32, &missed.call);
-                return Err(Fault::InvalidCollective {
-                    block: self.block,
-                    party,
-                    reason,
-                });
-            }
+        for (index, state) in self.warps.iter().enumerate() {
+            let changes = &self.changes[index / WARPS as usize];
+            let Some(missed) = changes.get(state.changes) else {
+                continue;
+            };
+            let reason = format!(
+                "warp {index} of the same warpgroup has exited without it: all four warps execute \
+                 it"
+            );
+            return Err(self.invalid(missed.warp, &missed.call, reason));
         }
         Ok(())
     }
@@ -165,7 +167,8 @@ impl Registers {
         let state = &self.warps[warp as usize];
         let wanted = state.takes.unwrap_or(state.registers);
         format!(
-            "take_registers, {} for each thread instead of {}: {} for the warp, and the pool has {}",
+            "take_registers, {} for each thread instead of {}: {} for the warp, and the pool has \
+             {}",
             wanted,
             state.registers,
             (wanted - state.registers) * 32,

@@ -1,5 +1,6 @@
-//! What the threads of a running block share, how one of them stops, and what a complete warp-wide operation does. Nothing here
-//! chooses who runs; a thread suspends, and the worker resumes another one.
+//! What the threads of a running block share, how one of them stops, and what a complete warp-wide
+//! operation does. Nothing here chooses who runs; a thread suspends, and the worker resumes another
+//! one.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use corosensei::Yielder;
 
 use crate::async_copy::AsyncCopies;
-use crate::block::{Block, Progress};
+use crate::block::{Block, NamedArrival, Progress};
 use crate::cluster::{Cluster, STRIDE};
 use crate::fault::{Fault, Place};
 use crate::judge::Judge;
@@ -17,7 +18,7 @@ use crate::judge::clocks::Signal;
 use crate::layout::Layouts;
 use crate::site::Site;
 use crate::tma::{Incoming, Stores};
-use crate::warp::{Group, Kind};
+use crate::warp::{Execute, Group, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
@@ -55,7 +56,8 @@ pub(crate) struct TraceState {
     pub(crate) held_bytes: u64,
 }
 
-/// A thread that reads few variables again and again and does nothing else waits for another thread, which would never run.
+/// The variables that a thread reads again and again while it does nothing else. It waits for
+/// another thread, which would never run.
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
     variables: [Cell<usize>; 4],
@@ -63,23 +65,21 @@ pub(crate) struct Spin {
     reads: Cell<u32>,
 }
 
-/// Consecutive reads of the same variables before they are taken for spinning.
+/// The consecutive reads of the same variables before they are taken for spinning.
 const SPIN_READS: u32 = 4096;
 
 impl Spin {
     #[inline]
     pub(crate) fn takes(&self, address: usize, is_write: bool) -> bool {
-        let known = self.known.get();
+        let count = self.known.get();
+        let mut known = self.variables[..count].iter();
         if is_write {
             self.reset();
-        } else if self.variables[..known]
-            .iter()
-            .any(|variable| variable.get() == address)
-        {
+        } else if known.any(|variable| variable.get() == address) {
             self.reads.set(self.reads.get() + 1);
-        } else if known < self.variables.len() {
-            self.variables[known].set(address);
-            self.known.set(known + 1);
+        } else if count < self.variables.len() {
+            self.variables[count].set(address);
+            self.known.set(count + 1);
         } else {
             self.reset();
         }
@@ -96,7 +96,7 @@ impl Spin {
 pub(crate) struct Run {
     pub(crate) block: RefCell<Block>,
     pub(crate) copies: RefCell<Vec<AsyncCopies>>,
-    /// What each thread has stored by TMA, as far as needed.
+    /// The TMA stores of each thread, as far as needed.
     pub(crate) stores: RefCell<Vec<Stores>>,
     pub(crate) acts_at_issue: bool,
     pub(crate) fault: RefCell<Option<Fault>>,
@@ -104,7 +104,7 @@ pub(crate) struct Run {
     pub(crate) judge: Option<RefCell<Box<Judge>>>,
     pub(crate) suppress: Option<Place>,
     pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
-    /// What the running thread of a traced launch spins on.
+    /// The variables that the running thread of a traced launch spins on.
     pub(crate) spin: Spin,
     pub(crate) switches: Cell<u64>,
     /// `switches` at the watchdog's last tick, and the ticks since without another.
@@ -136,7 +136,8 @@ impl ThreadContext {
 
     #[inline]
     pub(crate) fn suspend(&self, pause: Pause) {
-        // SAFETY: the coroutine's first act was to store its own yielder, which lives as long as its stack.
+        // SAFETY: the coroutine's first act was to store its own yielder, which lives as long as
+        // its stack.
         unsafe { &*self.yielder.get() }.suspend(pause);
     }
 
@@ -147,7 +148,10 @@ impl ThreadContext {
         required: u64,
         site: Site,
     ) -> Option<Fault> {
-        (!value.is_multiple_of(required)).then(|| Fault::Misaligned {
+        if value.is_multiple_of(required) {
+            return None;
+        }
+        Some(Fault::Misaligned {
             block: self.block_idx,
             thread: self.thread,
             operand: operand(),
@@ -186,13 +190,12 @@ impl Run {
     }
 
     pub(crate) fn judge<T>(&self, tell: impl FnOnce(&mut Judge) -> T) -> Option<T> {
-        self.judge
-            .as_ref()
-            .map(|judge| tell(&mut judge.borrow_mut()))
+        let judge = self.judge.as_ref()?;
+        Some(tell(&mut judge.borrow_mut()))
     }
 
-    /// Reads the first and the last of `bytes` to be copied, so that unmapped memory is found at the copy's line and not
-    /// when it lands.
+    /// Reads the first and the last of `bytes` to be copied, so that unmapped memory is found at
+    /// the copy's line and not when it lands.
     ///
     /// # Safety
     ///
@@ -213,28 +216,27 @@ impl Run {
             .is_some_and(|suppressed| site.is(suppressed))
     }
 
+    /// Refuses the end of a block in which bytes have come that no thread has observed.
     pub(crate) fn check_end(&self) -> Result<(), Fault> {
-        let mut run = self.block.borrow_mut();
-        let Some((offset, incoming)) = run.mbarriers().unobserved() else {
+        let mut block = self.block.borrow_mut();
+        let Some((offset, incoming)) = block.mbarriers().unobserved() else {
             return Ok(());
         };
-        let what = match incoming {
+        let transfer = match incoming {
             Incoming::Box(_) => "the box comes",
             Incoming::Store { .. } => "the bytes come",
         };
         let reason = format!(
-            "the block has ended, and no thread has observed the end of the phase in which {what}: its shared memory may be \
-             another block's by then"
+            "the block has ended, and no thread has observed the end of the phase in which \
+             {transfer}: its shared memory may be another block's by then"
         );
-        let (operation, place) = (incoming.operation().to_owned(), incoming.site().place());
-        let [x, y, z] = run.index();
-        let block = [x + (offset / STRIDE) as u32, y, z];
+        let [x, y, z] = block.index();
         Err(Fault::Tma {
-            block,
+            block: [x + (offset / STRIDE) as u32, y, z],
             thread: None,
-            operation,
+            operation: incoming.operation().to_owned(),
             reason,
-            place,
+            place: incoming.site().place(),
         })
     }
 
@@ -246,37 +248,30 @@ impl Run {
         Ok(())
     }
 
+    /// Refuses the exit of a thread whose TMA stores may not have read shared memory yet.
     fn check_exit(&self, thread: u32) -> Result<(), Fault> {
         let stores = self.stores.borrow();
-        let Some((store, is_committed)) = stores.get(thread as usize).and_then(Stores::unread)
-        else {
+        let Some(unread) = stores.get(thread as usize).and_then(Stores::unread) else {
             return Ok(());
         };
-        let reason = match is_committed {
-            true => {
-                "the thread has exited without a tma_store_wait_read that covers it: shared memory may be another block's \
-                     before the box is read"
-            }
-            false => {
-                "the thread has exited, and the store is in no group: tma_store_commit is missing, and \
-                      tma_store_wait_read after it"
-            }
+        let reason = if unread.is_committed {
+            "the thread has exited without a tma_store_wait_read that covers it: shared memory \
+             may be another block's before the box is read"
+        } else {
+            "the thread has exited, and the store is in no group: tma_store_commit is missing, \
+             and tma_store_wait_read after it"
         };
-        let (operation, reason, place) = (
-            "tma_store".to_owned(),
-            reason.to_owned(),
-            store.site.place(),
-        );
         Err(Fault::Tma {
             block: self.block.borrow_mut().index(),
             thread: Some(thread),
-            operation,
-            reason,
-            place,
+            operation: "tma_store".to_owned(),
+            reason: reason.to_owned(),
+            place: unread.store.site.place(),
         })
     }
 
-    /// Of all warp-wide operations, only `__syncwarp` and the named barriers order memory.
+    /// Tells the judge of a warp-wide operation. Of all, only `__syncwarp` and the named barriers
+    /// order memory.
     fn judge_collective(&self, warp: u32, group: &Group, live: u32) {
         self.judge(|judge| {
             match group.collective.kind() {
@@ -285,8 +280,10 @@ impl Run {
                 Kind::Vote => judge.counters().votes += 1,
                 Kind::MatrixCopy => {} // its execution has declared its accesses
                 Kind::NamedSync | Kind::NamedArrive => {} // see pass_named
-                Kind::ClusterArrive | Kind::ClusterArriveRelaxed | Kind::ClusterWait => {} // see pass_cluster
-                Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {} // see pass_wgmma
+                // See pass_cluster.
+                Kind::ClusterArrive | Kind::ClusterArriveRelaxed | Kind::ClusterWait => {}
+                // See pass_wgmma.
+                Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {}
                 Kind::GiveRegisters | Kind::TakeRegisters => {}
                 Kind::Mma => {
                     judge.counters().tensor_ops += 1;
@@ -307,27 +304,7 @@ impl Run {
     ) -> Result<Progress, Fault> {
         let mut block = self.block.borrow_mut();
         if let Some(execute) = group.collective.execute {
-            let mut lane = 0;
-            // The execution moves operands between registers; what it does to memory it declares.
-            self.executing
-                .set((warp, group.arrived, Some(group.collective.site)));
-            if self.judge.is_some() {
-                set_tracing(false);
-            }
-            // SAFETY: the operands of the lanes in `arrived` were handed over by these lanes, which are suspended in
-            // (or running) the call that did so; `execute` came with them and does not call back.
-            let reason =
-                unsafe { execute(block.operands(warp * 32).as_ptr(), group.arrived, &mut lane) };
-            if self.judge.is_some() {
-                set_tracing(true);
-            }
-            if !reason.is_null() {
-                // SAFETY: a reason is a string literal.
-                let reason = unsafe { CStr::from_ptr(reason) }
-                    .to_string_lossy()
-                    .into_owned();
-                return Err(block.invalid(warp, lane, group, reason));
-            }
+            self.execute(&block, warp, group, execute)?;
         }
         self.judge_collective(warp, group, block.live(warp));
         match group.collective.kind() {
@@ -348,7 +325,39 @@ impl Run {
         }
     }
 
-    /// What a warp did before it arrived at a named barrier is known to the waiters once all have arrived.
+    /// Executes a complete operation: it moves operands between registers, and declares what it
+    /// does to memory.
+    fn execute(
+        &self,
+        block: &Block,
+        warp: u32,
+        group: &Group,
+        execute: Execute,
+    ) -> Result<(), Fault> {
+        let mut lane = 0;
+        self.executing
+            .set((warp, group.arrived, Some(group.collective.site)));
+        if self.judge.is_some() {
+            set_tracing(false);
+        }
+        // SAFETY: the operands of the lanes in `arrived` were handed over by these lanes, which are
+        // suspended in (or running) the call that did so; `execute` came with them and does not
+        // call back.
+        let reason =
+            unsafe { execute(block.operands(warp * 32).as_ptr(), group.arrived, &mut lane) };
+        if self.judge.is_some() {
+            set_tracing(true);
+        }
+        if reason.is_null() {
+            return Ok(());
+        }
+        // SAFETY: a reason is a string literal.
+        let text = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
+        Err(block.invalid(warp, lane, group, text.into_owned()))
+    }
+
+    /// Makes a warp arrive at a named barrier. What it did before is known to the waiters once all
+    /// have arrived.
     fn pass_named(
         &self,
         block: &mut Block,
@@ -356,20 +365,21 @@ impl Run {
         group: &Group,
         completer: Option<u32>,
     ) -> Result<Progress, Fault> {
-        let (signal, complete) = block.arrive_at_named(warp, &group.collective)?;
+        let NamedArrival { signal, released } = block.arrive_at_named(warp, &group.collective)?;
         self.judge(|judge| judge.arrive_at_named(warp, signal));
-        if let Some(warps) = &complete {
+        if let Some(waiters) = &released {
             self.judge(|judge| {
-                warps
-                    .iter()
-                    .for_each(|&warp| judge.leave_named(warp, signal))
+                for &waiter in waiters {
+                    judge.leave_named(waiter, signal);
+                }
             });
             *signal = Signal::default();
         }
-        Ok(block.pass_named(warp, group, completer, complete))
+        Ok(block.pass_named(warp, group, completer, released))
     }
 
-    /// As `pass_named`. A relaxed arrival publishes only the mbarriers that the warp has initialised and fenced.
+    /// Makes a warp arrive at the cluster's barrier, as `pass_named` does. A relaxed arrival
+    /// publishes only the mbarriers that the warp has initialised and fenced.
     fn arrive_at_cluster(
         &self,
         block: &mut Block,
@@ -400,9 +410,9 @@ impl Run {
     }
 
     fn pass_cluster(&self, block: &mut Block) {
-        for warp in block.pass_cluster() {
-            self.judge(|judge| judge.leave_named(warp, block.cluster_signal()));
-            block.wake_warp(warp);
+        for released in block.pass_cluster() {
+            self.judge(|judge| judge.leave_named(released, block.cluster_signal()));
+            block.wake_warp(released);
         }
     }
 
@@ -420,22 +430,24 @@ impl Run {
             Kind::WgmmaFence => products.fence(warp, call)?,
             Kind::WgmmaCommit => products.commit(warp, call)?,
             Kind::WgmmaWait => {
-                // SAFETY: the operands were handed over by the lanes, which stand in the call that did so.
+                // SAFETY: the operands were handed over by the lanes, which stand in the call that
+                // did so.
                 waited = unsafe { products.wait(warp, group, operands) }?;
                 if waited.is_none() {
                     return Ok(block.wait_for_products(warp, call.site));
                 }
             }
             _ => {
-                // SAFETY: the same; and accumulators and registers of A live until their wait, as the kernel promises.
+                // SAFETY: the same; and accumulators and registers of A live until their wait, as
+                // the kernel promises.
                 let issued = unsafe { products.issue(warp, group, operands) }?;
                 let site = call.site.access_number();
                 self.judge(|judge| {
                     judge.issue_product(warp, site, issued.number, issued.macs, issued.operands())
                 });
-                for &(warp, covered) in &issued.woken {
-                    self.judge(|judge| judge.products_complete(warp, covered));
-                    block.wake_warp(warp);
+                for &(woken, covered) in &issued.woken {
+                    self.judge(|judge| judge.products_complete(woken, covered));
+                    block.wake_warp(woken);
                 }
             }
         }

@@ -1,6 +1,6 @@
 use crate::cluster::MAX_TOGETHER;
 
-/// A correct kernel gives the same bits under all of them.
+/// The order in which threads run. A correct kernel gives the same bits under all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// Lowest lane first; a warp runs until all its lanes wait, then the next warp.
@@ -9,8 +9,8 @@ pub enum Schedule {
     Reversed,
     /// Any ready warp and lane, drawn anew at every switch; the same seed gives the same run.
     Shuffled(u64),
-    /// As [`Schedule::InOrder`], but one warp, chosen by the seed and the block and never the first of its block, runs only
-    /// when no other one can.
+    /// Like [`Schedule::InOrder`], but one warp, chosen by the seed and the block and never the
+    /// first of its block, runs only when no other one can.
     Starving(u64),
 }
 
@@ -54,8 +54,9 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A set bit of `mask`, which is not 0. Bits behind a gap are likelier, so that of few warps the first runs far
-    /// ahead of the others: that shows phases that end before a waiter looks again.
+    /// Draws a set bit of `mask`, which is not 0. Bits behind a gap are likelier, so that of few
+    /// warps the first runs far ahead of the others: that shows phases that end before a waiter
+    /// looks again.
     fn bit(&mut self, mask: u64) -> u32 {
         let width = if mask >> 32 == 0 { 32 } else { 64 };
         let from = (self.next() >> 32) as u32 % width;
@@ -79,14 +80,14 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// `block` varies shuffling and starving from block to block. Each of the `blocks` that run together has `warps` warps.
+    /// Starts with no thread ready. `block` varies shuffling and starving from block to block. Each
+    /// of the `blocks` that run together has `warps` warps.
     pub(crate) fn new(schedule: Schedule, block: u64, blocks: u32, warps: u32) -> Self {
         let seed = match schedule {
             Schedule::Shuffled(seed) | Schedule::Starving(seed) => seed,
             Schedule::InOrder | Schedule::Reversed => 0,
         };
-        let mut random = Random::new(seed);
-        let mut random = Random::new(random.next() ^ block);
+        let mut random = Random::new(Random::new(seed).next() ^ block);
         let starved = match schedule {
             Schedule::Starving(_) if warps > 1 => {
                 let mut draw = |below: u32| (random.next() % u64::from(below)) as u32;
@@ -124,36 +125,30 @@ impl Ready {
         }
         let (warp, lane) = match self.schedule {
             Schedule::InOrder | Schedule::Starving(_) => {
-                let warps = match self.warps & !self.starved {
-                    0 => self.starved,
-                    others => others,
-                };
-                if warps >> self.current & 1 == 0 {
-                    self.current =
-                        (self.current + warps.rotate_right(self.current).trailing_zeros()) % WARPS;
+                let mut candidates = self.warps & !self.starved;
+                if candidates == 0 {
+                    candidates = self.starved;
                 }
-                (
-                    self.current,
-                    self.lanes[self.current as usize].trailing_zeros(),
-                )
+                if candidates >> self.current & 1 == 0 {
+                    let above = candidates.rotate_right(self.current).trailing_zeros();
+                    self.current = (self.current + above) % WARPS;
+                }
+                let ready = self.lanes[self.current as usize];
+                (self.current, ready.trailing_zeros())
             }
             Schedule::Reversed => {
                 if self.warps >> self.current & 1 == 0 {
-                    let below = self
-                        .warps
-                        .rotate_left(WARPS - 1 - self.current)
-                        .leading_zeros();
+                    let turn = WARPS - 1 - self.current;
+                    let below = self.warps.rotate_left(turn).leading_zeros();
                     self.current = self.current.wrapping_sub(below) % WARPS;
                 }
-                (
-                    self.current,
-                    31 - self.lanes[self.current as usize].leading_zeros(),
-                )
+                let ready = self.lanes[self.current as usize];
+                (self.current, 31 - ready.leading_zeros())
             }
             Schedule::Shuffled(_) => {
                 let warp = self.random.bit(self.warps);
-                let lanes = self.lanes[warp as usize];
-                (warp, self.random.bit(lanes.into()))
+                let ready = self.lanes[warp as usize];
+                (warp, self.random.bit(ready.into()))
             }
         };
         let lanes = &mut self.lanes[warp as usize];
@@ -164,8 +159,8 @@ impl Ready {
         Some(warp * 32 + lane)
     }
 
-    /// Whether the thread that completes a rendezvous goes on at once: not under the shuffled schedule, where it is one of
-    /// many, nor where it may be starved.
+    /// Returns whether the thread that completes a rendezvous goes on at once: not under the
+    /// shuffled schedule, where it is one of many, nor where it may be starved.
     pub(crate) fn completer_goes_on(&self) -> bool {
         matches!(self.schedule, Schedule::InOrder | Schedule::Reversed)
     }
@@ -204,13 +199,13 @@ mod tests {
         );
         assert_eq!(ready.take(), Some(0));
 
-        let mut ready = Ready::new(Schedule::Reversed, 0, 1, 4);
-        ready.insert(1, 0b1);
-        assert_eq!(ready.take(), Some(32));
-        ready.insert(0, 0b1);
-        ready.insert(3, 0b1);
-        assert_eq!(ready.take(), Some(0));
-        assert_eq!(ready.take(), Some(96));
+        let mut reversed = Ready::new(Schedule::Reversed, 0, 1, 4);
+        reversed.insert(1, 0b1);
+        assert_eq!(reversed.take(), Some(32));
+        reversed.insert(0, 0b1);
+        reversed.insert(3, 0b1);
+        assert_eq!(reversed.take(), Some(0));
+        assert_eq!(reversed.take(), Some(96));
     }
 
     #[test]
@@ -223,8 +218,10 @@ mod tests {
             let order: Vec<u32> = std::iter::from_fn(|| ready.take()).collect();
             let last = order[14] / 32;
             assert_eq!(order[14..], [last * 32, last * 32 + 1]);
-            let others = (0..8).filter(|&warp| warp != last);
-            let others: Vec<u32> = others.flat_map(|warp| [warp * 32, warp * 32 + 1]).collect();
+            let others: Vec<u32> = (0..8)
+                .filter(|&warp| warp != last)
+                .flat_map(|warp| [warp * 32, warp * 32 + 1])
+                .collect();
             assert_eq!(order[..14], others);
             starved[last as usize] += 1;
             // It gives way again.

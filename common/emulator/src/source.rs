@@ -32,18 +32,8 @@ fn load() -> Option<Lines> {
     // Kept for the rest of the program, as is the context that borrows from it.
     let bytes: &'static [u8] = std::fs::read("/proc/self/exe").ok()?.leak();
     let file = object::File::parse(bytes).ok()?;
-    let section = |id: SectionId| -> Result<Reader, ()> {
-        let data = file
-            .section_by_name(id.name())
-            .and_then(|section| section.uncompressed_data().ok());
-        let data = match data {
-            Some(Cow::Borrowed(data)) => data,
-            Some(Cow::Owned(data)) => data.leak(),
-            None => &[],
-        };
-        Ok(EndianSlice::new(data, RunTimeEndian::Little))
-    };
-    let context = addr2line::Context::from_dwarf(Dwarf::load(section).ok()?).ok()?;
+    let dwarf = Dwarf::load(|id| section(&file, id)).ok()?;
+    let context = addr2line::Context::from_dwarf(dwarf).ok()?;
     // The lowest segment is where the image starts.
     let linked = file.segments().map(|segment| segment.address()).min()? & !0xfff;
     Some(Lines {
@@ -52,31 +42,31 @@ fn load() -> Option<Lines> {
     })
 }
 
+/// Reads a section of the program; an empty one where it has none.
+fn section(file: &object::File<'static>, id: SectionId) -> Result<Reader, ()> {
+    let content = file
+        .section_by_name(id.name())
+        .and_then(|section| section.uncompressed_data().ok());
+    let data: &'static [u8] = match content {
+        Some(Cow::Borrowed(data)) => data,
+        Some(Cow::Owned(data)) => data.leak(),
+        None => &[],
+    };
+    Ok(EndianSlice::new(data, RunTimeEndian::Little))
+}
+
 /// The shim's own files: a kernel's author has no use for their lines.
 const SHIM: &str = "common/emulator/include/";
 
-/// The source lines of the call that returns to `address`, innermost first; a placeholder where unknown.
+/// Returns the source lines of the call that returns to `address`, innermost first; a placeholder
+/// where unknown.
 pub(crate) fn frames(address: usize) -> Vec<Place> {
-    let mut places = Vec::new();
     let lines = LINES
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some(lines) = &*lines
-        && let Ok(mut frames) = lines
-            .context
-            .find_frames(address as u64 - 1 - lines.shift)
-            .skip_all_loads()
-    {
-        while let Ok(Some(frame)) = frames.next() {
-            if let Some(location) = frame.location
-                && let (Some(file), Some(line)) = (location.file, location.line)
-            {
-                places.push(Place {
-                    file: file.to_owned(),
-                    line,
-                });
-            }
-        }
+    let mut places = Vec::new();
+    if let Some(known) = &*lines {
+        places = known.frames(address);
     }
     if places.iter().any(|place| !is_of_shim(place)) {
         places.retain(|place| !is_of_shim(place));
@@ -89,6 +79,27 @@ pub(crate) fn frames(address: usize) -> Vec<Place> {
         });
     }
     places
+}
+
+impl Lines {
+    fn frames(&self, address: usize) -> Vec<Place> {
+        let mut places = Vec::new();
+        let code = address as u64 - 1 - self.shift;
+        let Ok(mut frames) = self.context.find_frames(code).skip_all_loads() else {
+            return places;
+        };
+        while let Ok(Some(frame)) = frames.next() {
+            if let Some(location) = frame.location
+                && let (Some(file), Some(line)) = (location.file, location.line)
+            {
+                places.push(Place {
+                    file: file.to_owned(),
+                    line,
+                });
+            }
+        }
+        places
+    }
 }
 
 fn is_of_shim(place: &Place) -> bool {

@@ -2,13 +2,14 @@
 
 use thiserror::Error;
 
-/// A tensor of rows, heads and batches, and the box that TMA moves at a time: `box_rows` rows of one head, of `box_columns`
-/// columns each, contiguous in shared memory and swizzled by their width.
+/// A tensor of rows, heads and batches, and the box that TMA moves at a time: `box_rows` rows of
+/// one head, of `box_columns` columns each, contiguous in shared memory and swizzled by their
+/// width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     pub base: usize,
     pub extents: [u64; 4],
-    /// From one row, head and batch to the next.
+    /// The bytes from one row, head and batch to the next.
     pub strides: [u64; 3],
     /// 64 or 128 bytes.
     pub box_columns: u32,
@@ -25,10 +26,11 @@ pub enum TensorMapError {
     #[error("dimension {dimension} of a tensor map has 1 to 2^32 elements, not {extent}")]
     Extent { dimension: usize, extent: u64 },
     #[error(
-        "the stride of dimension {dimension} of a tensor map is a multiple of 16 bytes below 2^40, not {stride}"
+        "the stride of dimension {dimension} of a tensor map is a multiple of 16 bytes below \
+         2^40, not {stride}"
     )]
     Stride {
-        /// From the innermost, which has none.
+        /// The dimension's number; the innermost has no stride.
         dimension: usize,
         stride: u64,
     },
@@ -42,74 +44,33 @@ pub enum TensorMapError {
     Element(u32),
 }
 
-/// First and last word of an encoded map.
+/// A reason why words are no tensor map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum DecodeError {
+    #[error("its tensor map is all zeros: the variant does not ask for one of this operand")]
+    Zeros,
+    #[error("what it takes for a tensor map is none that was encoded for the emulator")]
+    Marks,
+}
+
+/// The first and the last word of an encoded map.
 const MARKS: [u64; 2] = [0x656D_756C_6D61_7001, 0x656D_756C_6D61_7002];
 
 impl TensorMap {
-    /// The bytes that a kernel gets, in words.
+    /// Returns the bytes that a kernel gets, in words.
     ///
     /// # Errors
     ///
     /// A violated limit.
     pub fn encode(&self) -> Result<[u64; 16], TensorMapError> {
-        let &Self {
-            base,
-            extents,
-            strides,
-            box_columns,
-            box_rows,
-            swizzle,
-            element_bytes,
-        } = self;
-        if !base.is_multiple_of(16) {
-            return Err(TensorMapError::Base(base));
-        }
-        if !matches!(element_bytes, 1 | 2 | 4 | 8) {
-            return Err(TensorMapError::Element(element_bytes));
-        }
-        if let Some(dimension) = extents
-            .iter()
-            .position(|extent| !(1..=1 << 32).contains(extent))
-        {
-            return Err(TensorMapError::Extent {
-                dimension,
-                extent: extents[dimension],
-            });
-        }
-        if let Some(index) = strides
-            .iter()
-            .position(|stride| !stride.is_multiple_of(16) || *stride >= 1 << 40)
-        {
-            return Err(TensorMapError::Stride {
-                dimension: index + 1,
-                stride: strides[index],
-            });
-        }
-        let extent_of_box = [box_columns, box_rows];
-        if let Some(dimension) = extent_of_box
-            .iter()
-            .position(|extent| !(1..=256).contains(extent))
-        {
-            return Err(TensorMapError::Box {
-                dimension,
-                extent: extent_of_box[dimension],
-            });
-        }
-        if !matches!(swizzle, 64 | 128) {
-            return Err(TensorMapError::Swizzle(swizzle));
-        }
-        let bytes = u64::from(box_columns) * u64::from(element_bytes);
-        if bytes != u64::from(swizzle) {
-            return Err(TensorMapError::Width { bytes, swizzle });
-        }
+        self.check()?;
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let [columns, rows, heads, batches] = extents;
-        let [row, head, batch] = strides;
-        let (of_box, of_element) = (pair(box_columns, box_rows), pair(swizzle, element_bytes));
+        let [columns, rows, heads, batches] = self.extents;
+        let [row, head, batch] = self.strides;
         let [first, last] = MARKS;
         Ok([
             first,
-            base as u64,
+            self.base as u64,
             columns,
             rows,
             heads,
@@ -117,8 +78,8 @@ impl TensorMap {
             row,
             head,
             batch,
-            of_box,
-            of_element,
+            pair(self.box_columns, self.box_rows),
+            pair(self.swizzle, self.element_bytes),
             0,
             0,
             0,
@@ -127,8 +88,41 @@ impl TensorMap {
         ])
     }
 
-    /// Or what is wrong with it.
-    pub(crate) fn decode(words: &[u64; 16]) -> Result<Self, &'static str> {
+    fn check(&self) -> Result<(), TensorMapError> {
+        let (swizzle, element_bytes) = (self.swizzle, self.element_bytes);
+        if !self.base.is_multiple_of(16) {
+            return Err(TensorMapError::Base(self.base));
+        }
+        if !matches!(element_bytes, 1 | 2 | 4 | 8) {
+            return Err(TensorMapError::Element(element_bytes));
+        }
+        for (dimension, extent) in self.extents.into_iter().enumerate() {
+            if !(1..=1 << 32).contains(&extent) {
+                return Err(TensorMapError::Extent { dimension, extent });
+            }
+        }
+        for (dimension, stride) in (1..).zip(self.strides) {
+            if !stride.is_multiple_of(16) || stride >= 1 << 40 {
+                return Err(TensorMapError::Stride { dimension, stride });
+            }
+        }
+        for (dimension, extent) in [self.box_columns, self.box_rows].into_iter().enumerate() {
+            if !(1..=256).contains(&extent) {
+                return Err(TensorMapError::Box { dimension, extent });
+            }
+        }
+        if !matches!(swizzle, 64 | 128) {
+            return Err(TensorMapError::Swizzle(swizzle));
+        }
+        let bytes = u64::from(self.box_columns) * u64::from(element_bytes);
+        if bytes != u64::from(swizzle) {
+            return Err(TensorMapError::Width { bytes, swizzle });
+        }
+        Ok(())
+    }
+
+    /// Reads a map, or says what is wrong with it.
+    pub(crate) fn decode(words: &[u64; 16]) -> Result<Self, DecodeError> {
         let &[
             first,
             base,
@@ -145,12 +139,10 @@ impl TensorMap {
             last,
         ] = words;
         if words.iter().all(|&word| word == 0) {
-            return Err(
-                "its tensor map is all zeros: the variant does not ask for one of this operand",
-            );
+            return Err(DecodeError::Zeros);
         }
         if [first, last] != MARKS {
-            return Err("what it takes for a tensor map is none that was encoded for the emulator");
+            return Err(DecodeError::Marks);
         }
         Ok(Self {
             base: base as usize,
@@ -206,22 +198,22 @@ mod tests {
 
     #[test]
     fn each_limit_is_named() {
-        let extent = |extent| TensorMap {
+        let with_extent = |extent| TensorMap {
             extents: [128, 77, extent, 1],
             ..MAP
         };
-        let stride = |stride| TensorMap {
+        let with_stride = |stride| TensorMap {
             strides: [256, stride, 256],
             ..MAP
         };
-        let box_of = |box_columns, box_rows| TensorMap {
+        let with_box = |box_columns, box_rows| TensorMap {
             box_columns,
             box_rows,
             ..MAP
         };
         let narrow = TensorMap {
             swizzle: 32,
-            ..box_of(16, 128)
+            ..with_box(16, 128)
         };
         let (base, element_bytes) = (0x1008, 3);
         for (map, expected) in [
@@ -230,38 +222,41 @@ mod tests {
                 "a tensor map's base address is a multiple of 16, and this is 0x1008",
             ),
             (
-                extent(0),
+                with_extent(0),
                 "dimension 2 of a tensor map has 1 to 2^32 elements, not 0",
             ),
             (
-                extent((1 << 32) + 1),
+                with_extent((1 << 32) + 1),
                 "dimension 2 of a tensor map has 1 to 2^32 elements, not 4294967297",
             ),
             (
-                stride(264),
-                "the stride of dimension 2 of a tensor map is a multiple of 16 bytes below 2^40, not 264",
+                with_stride(264),
+                "the stride of dimension 2 of a tensor map is a multiple of 16 bytes below 2^40, \
+                 not 264",
             ),
             (
-                stride(1 << 40),
-                "the stride of dimension 2 of a tensor map is a multiple of 16 bytes below 2^40, not 1099511627776",
+                with_stride(1 << 40),
+                "the stride of dimension 2 of a tensor map is a multiple of 16 bytes below 2^40, \
+                 not 1099511627776",
             ),
             (
                 TensorMap {
                     strides: [8, 16, 16],
                     ..MAP
                 },
-                "the stride of dimension 1 of a tensor map is a multiple of 16 bytes below 2^40, not 8",
+                "the stride of dimension 1 of a tensor map is a multiple of 16 bytes below 2^40, \
+                 not 8",
             ),
             (
-                box_of(64, 0),
+                with_box(64, 0),
                 "dimension 1 of a box has 1 to 256 elements, not 0",
             ),
             (
-                box_of(64, 257),
+                with_box(64, 257),
                 "dimension 1 of a box has 1 to 256 elements, not 257",
             ),
             (
-                box_of(32, 128),
+                with_box(32, 128),
                 "a row of a box is as wide as the swizzle, and 64 bytes are not 128",
             ),
             (narrow, "boxes are swizzled by 64 or 128 bytes, not by 32"),

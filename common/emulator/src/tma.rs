@@ -16,17 +16,18 @@ pub(crate) struct Transfer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Incoming {
     Box(Transfer),
-    /// 16 bytes from a thread of the cluster.
+    /// A store of 16 bytes by a thread of the cluster.
     Store {
         to: *mut [u8; 16],
         value: [u8; 16],
-        /// From another block than the mbarrier's.
+        /// Whether the thread belongs to another block than the mbarrier.
         is_remote: bool,
         site: Site,
     },
 }
 
-/// A wait that acquires at the scope of the block says nothing of what another block stores.
+/// The side that bytes come from. A wait that acquires at the scope of the block says nothing of
+/// what another block stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Block,
@@ -64,7 +65,7 @@ impl Incoming {
         }
     }
 
-    /// Until it lands.
+    /// Makes the destination poison until the bytes land.
     ///
     /// # Safety
     ///
@@ -78,6 +79,8 @@ impl Incoming {
         }
     }
 
+    /// Writes the bytes to their destination.
+    ///
     /// # Safety
     ///
     /// The destination is memory that the calling OS thread may write; see [`Transfer::load`].
@@ -118,32 +121,29 @@ impl Transfer {
             element_bytes,
             ..
         } = self.map;
-        let at = self.at.map(i64::from);
-        let within = |dimension: usize| (0..extents[dimension] as i64).contains(&at[dimension]);
-        let first = at[0].clamp(0, extents[0] as i64);
-        let last = (at[0] + i64::from(box_columns)).clamp(0, extents[0] as i64);
-        let is_empty = first >= last || !within(2) || !within(3);
-        let rows = if is_empty {
-            0..0
-        } else {
-            at[1].max(0)..(at[1] + i64::from(box_rows)).min(extents[1] as i64)
-        };
+        let [column, row, head, batch] = self.at.map(i64::from);
+        let [columns, rows, heads, batches] = extents.map(|extent| extent as i64);
+        let first = column.clamp(0, columns);
+        let last = (column + i64::from(box_columns)).clamp(0, columns);
+        let is_inside = (0..heads).contains(&head) && (0..batches).contains(&batch);
+        let mut inside = 0..0;
+        if first < last && is_inside {
+            inside = row.max(0)..(row + i64::from(box_rows)).min(rows);
+        }
         let element = i64::from(element_bytes);
-        rows.map(move |row| {
-            let place = [row, at[2], at[3]]
-                .into_iter()
-                .zip(strides)
-                .map(|(index, stride)| index * stride as i64);
+        let [row_stride, head_stride, batch_stride] = strides.map(|stride| stride as i64);
+        inside.map(move |index| {
+            let place = index * row_stride + head * head_stride + batch * batch_stride;
             Piece {
-                row: (row - at[1]) as usize,
-                offset: ((first - at[0]) * element) as usize,
-                address: (base as i64 + place.sum::<i64>() + first * element) as usize,
+                row: (index - row) as usize,
+                offset: ((first - column) * element) as usize,
+                address: (base as i64 + place + first * element) as usize,
                 bytes: ((last - first) * element) as usize,
             }
         })
     }
 
-    /// The place of chunk `chunk` (16 bytes) of a row: the swizzle goes by the address.
+    /// Returns the place of chunk `chunk` (16 bytes) of a row: the swizzle goes by the address.
     fn chunk(&self, row: usize, chunk: usize) -> *mut u8 {
         let span = self.map.swizzle as usize;
         let at = self.smem.wrapping_add(row * span + chunk * 16);
@@ -151,7 +151,7 @@ impl Transfer {
         at.wrapping_add((at as usize ^ turn).wrapping_sub(at as usize))
     }
 
-    /// Until the box lands.
+    /// Makes the box poison until it lands.
     ///
     /// # Safety
     ///
@@ -161,7 +161,7 @@ impl Transfer {
         unsafe { self.smem.write_bytes(POISON, self.bytes()) };
     }
 
-    /// Global to shared memory; what lies outside of the tensor becomes zero.
+    /// Copies the box from global to shared memory; what lies outside of the tensor becomes zero.
     ///
     /// # Safety
     ///
@@ -186,7 +186,7 @@ impl Transfer {
         }
     }
 
-    /// Shared to global memory, as far as the box lies in the tensor.
+    /// Copies the box from shared to global memory, as far as it lies in the tensor.
     ///
     /// # Safety
     ///
@@ -209,13 +209,19 @@ impl Transfer {
     }
 }
 
+/// A store that may not have read shared memory yet.
+pub(crate) struct Unread<'a> {
+    pub(crate) store: &'a Transfer,
+    pub(crate) is_committed: bool,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
-    /// Those that may not have read shared memory yet, as far as the thread knows.
+    /// The stores that may not have read shared memory yet, as far as the thread knows.
     unread: VecDeque<Transfer>,
     groups: VecDeque<u32>,
     issued: u32,
-    /// The judge's, for their reads of shared memory and their writes of global memory.
+    /// The judge's agents for their reads of shared memory and for their writes of global memory.
     pub(crate) agents: Option<[Agent; 2]>,
 }
 
@@ -234,8 +240,8 @@ impl Stores {
         self.groups.push_back(self.issued);
     }
 
-    /// All groups but the `newest` ones have read shared memory; `read` is called for each store. Returns the last one's
-    /// number.
+    /// Waits until all groups but the `newest` ones have read shared memory, and calls `read` for
+    /// each store. Returns the number of the last one.
     pub(crate) fn wait_read(
         &mut self,
         newest: usize,
@@ -245,17 +251,20 @@ impl Stores {
         let last = self.groups.drain(..covered).next_back()?;
         let left = (self.issued - last) as usize;
         let count = self.unread.len().saturating_sub(left);
-        self.unread.drain(..count).for_each(|store| read(&store));
+        for store in self.unread.drain(..count) {
+            read(&store);
+        }
         Some(last)
     }
 
-    pub(crate) fn unread(&self) -> Option<(&Transfer, bool)> {
+    /// Returns the oldest store that may not have read shared memory yet.
+    pub(crate) fn unread(&self) -> Option<Unread<'_>> {
+        let store = self.unread.front()?;
         let number = self.issued + 1 - self.unread.len() as u32;
-        self.unread.front().map(|store| {
-            (
-                store,
-                self.groups.back().is_some_and(|&last| number <= last),
-            )
+        let is_committed = self.groups.back().is_some_and(|&last| number <= last);
+        Some(Unread {
+            store,
+            is_committed,
         })
     }
 }

@@ -94,7 +94,7 @@ impl Collective {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// The first lane's; the others agreed with it.
+    /// The first lane's call; the others agreed with it.
     pub(crate) collective: Collective,
     pub(crate) first_lane: u32,
     pub(crate) arrived: u32,
@@ -113,7 +113,7 @@ pub(crate) enum Mismatch {
 pub(crate) struct Warp {
     pub(crate) live: u32,
     groups: Vec<Group>,
-    /// Per lane; a lane waits in one group at a time.
+    /// The operand of each lane, which waits in one group at a time.
     operands: [*mut c_void; 32],
 }
 
@@ -126,25 +126,25 @@ impl Warp {
         }
     }
 
-    /// For nearly all arrivals: the lane joins the one waiting group, agrees with it and does not complete it. Else nothing has
-    /// happened, and [`Warp::arrive`] decides.
+    /// Tries what suffices for nearly all arrivals: the lane joins the one waiting group, agrees
+    /// with it and does not complete it. Else nothing has happened, and [`Warp::arrive`] decides.
     #[inline]
     pub(crate) fn join(&mut self, lane: u32, collective: &Collective) -> bool {
         let [group] = &mut self.groups[..] else {
             return false;
         };
         let first = &group.collective;
-        let arrived = group.arrived | 1 << lane;
+        let joined = group.arrived | 1 << lane;
         let joins = first.mask == collective.mask
             && collective.mask >> lane & 1 == 1
-            && arrived != collective.mask & self.live
+            && joined != collective.mask & self.live
             && first.execute.map(|f| f as usize) == collective.execute.map(|f| f as usize)
             && first.kind == collective.kind
             && first.agree == collective.agree
             && first.site.identical(collective.site)
             && (collective.rules & EXITED_LANES_DROP != 0 || collective.mask & !self.live == 0);
         if joins {
-            group.arrived = arrived;
+            group.arrived = joined;
             self.operands[lane as usize] = collective.operand;
         }
         joins
@@ -166,8 +166,8 @@ impl Warp {
             });
         }
         self.operands[lane as usize] = collective.operand;
-        // Only lanes with the same mask wait for each other. A group whose mask merely overlaps may still complete:
-        // its missing lane can come there after it has gone through here.
+        // Only lanes with the same mask wait for each other. A group whose mask merely overlaps may
+        // still complete: its missing lane can come there after it has gone through here.
         let Some(index) = self
             .groups
             .iter()
@@ -184,8 +184,8 @@ impl Warp {
             self.groups.push(group);
             return Ok(None);
         };
-        let group = &mut self.groups[index];
-        let (first, first_lane) = (&group.collective, group.first_lane);
+        let known = &mut self.groups[index];
+        let (first, first_lane) = (&known.collective, known.first_lane);
         let operation = |it: &Collective| (it.kind, it.execute.map(|f| f as usize));
         if operation(first) != operation(collective) {
             return Err(Mismatch::Operation { first_lane });
@@ -196,21 +196,21 @@ impl Warp {
         if collective.rules & PLACES_MAY_DIFFER == 0 && !first.site.same(collective.site) {
             return Err(Mismatch::Place { first_lane });
         }
-        group.arrived |= 1 << lane;
-        Ok((group.arrived == mask & self.live).then(|| self.groups.swap_remove(index)))
+        known.arrived |= 1 << lane;
+        Ok((known.arrived == mask & self.live).then(|| self.groups.swap_remove(index)))
     }
 
-    /// A lane returns from the kernel; [`Warp::completed`] then gives the groups that this completes.
+    /// Ends a lane, which returns from the kernel. [`Warp::completed`] then returns the groups that
+    /// this completes.
     pub(crate) fn exit(&mut self, lane: u32) -> Result<(), (Group, Mismatch)> {
         self.live &= !(1 << lane);
-        let needs = |group: &&Group| {
-            group.collective.mask >> lane & 1 == 1
-                && group.collective.rules & EXITED_LANES_DROP == 0
-        };
-        match self.groups.iter().find(needs) {
-            Some(group) => Err((group.clone(), Mismatch::Exited { lane })),
-            None => Ok(()),
+        for group in &self.groups {
+            let call = &group.collective;
+            if call.mask >> lane & 1 == 1 && call.rules & EXITED_LANES_DROP == 0 {
+                return Err((group.clone(), Mismatch::Exited { lane }));
+            }
         }
+        Ok(())
     }
 
     pub(crate) fn completed(&mut self) -> Option<Group> {
@@ -231,7 +231,7 @@ impl Warp {
         &self.groups
     }
 
-    /// Valid for the lanes that have arrived in the group at hand.
+    /// Returns the operands, which are valid for the lanes that have arrived in the group at hand.
     pub(crate) fn operands(&self) -> &[*mut c_void; 32] {
         &self.operands
     }

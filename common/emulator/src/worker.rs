@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 
 use corosensei::{Coroutine, CoroutineResult};
@@ -39,7 +40,7 @@ struct Worker {
     watchdog: Watchdog,
 }
 
-/// As abi.h declares that of a block.
+/// The shared memory of a block, aligned as abi.h declares it.
 #[repr(C, align(1024))]
 #[derive(Clone)]
 struct SharedMemory([u8; STRIDE]);
@@ -52,14 +53,15 @@ struct Lanes<'a> {
 impl Drop for Lanes<'_> {
     fn drop(&mut self) {
         // In the same order, since a stack's offset in its page belongs to its index.
-        let stacks = self.lanes.drain(..).map(|mut lane| {
-            // SAFETY: a suspended thread stands in a callback of the FFI module, which holds nothing that needs
-            // dropping there, called from device code, which owns nothing either: CUDA kernels can't. One that a signal has
-            // stopped may have borrowed something of its run, which nobody will borrow again.
+        let freed = self.lanes.drain(..).map(|mut lane| {
+            // SAFETY: a suspended thread stands in a callback of the FFI module, which holds
+            // nothing that needs dropping there, called from device code, which owns nothing
+            // either: CUDA kernels can't. One that a signal has stopped may have borrowed something
+            // of its run, which nobody will borrow again.
             unsafe { lane.force_reset() };
             lane.into_stack()
         });
-        self.stacks.splice(0..0, stacks);
+        self.stacks.splice(0..0, freed);
     }
 }
 
@@ -67,6 +69,30 @@ pub(crate) struct Tracing<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     pub(crate) watch: Option<&'a Arc<Watch>>,
     pub(crate) outcome: &'a mut Outcome,
+}
+
+impl Tracing<'_> {
+    fn setup(
+        &self,
+        block: [u32; 3],
+        cluster: Cluster,
+        contexts: &[ThreadContext],
+        layouts: &Layouts,
+    ) -> Setup {
+        let threads = contexts.as_ptr_range();
+        let table = std::ptr::from_ref(layouts) as usize;
+        Setup {
+            memory: Arc::clone(self.memory),
+            block,
+            cluster,
+            harmless: [
+                threads.start as usize..threads.end as usize,
+                table..table + size_of::<Layouts>(),
+            ],
+            program: source::image(),
+            watch: self.watch.cloned(),
+        }
+    }
 }
 
 pub(crate) unsafe fn run_cluster(
@@ -108,116 +134,33 @@ impl Worker {
         suppress: Option<&Place>,
         tracing: Option<Tracing<'_>>,
     ) -> Result<(), Fault> {
-        let [dim_x, dim_y, dim_z] = launch.block;
-        let of_block = dim_x * dim_y * dim_z;
-        let threads = of_block * launch.cluster;
-        self.watchdog.watch(launch.patience);
-        self.reserve(threads as usize)?;
+        let block_threads = launch.block.iter().product::<u32>();
         let (blocks, declared) = (launch.cluster, launch.dynamic_shared_bytes);
+        self.watchdog.watch(launch.patience);
+        self.reserve((blocks * block_threads) as usize)?;
         let shared = match blocks {
-            1 => {
-                let shared = emulator_shared_memory();
-                self.poison_shared_memory(shared, declared);
-                shared
-            }
+            1 => self.poisoned_block_memory(declared),
             _ => self.poisoned_cluster_memory(blocks as usize),
         };
         let cluster = Cluster {
             blocks,
-            threads: of_block,
+            threads: block_threads,
             start: shared as usize,
             declared,
         };
-        let run = Run {
-            block: RefCell::new(Block::new(
-                index,
-                launch.linear_index(index),
-                cluster,
-                launch.schedule,
-            )),
-            copies: RefCell::new(std::mem::take(&mut self.copies)),
-            stores: RefCell::default(),
-            acts_at_issue: launch.schedule.acts_at_issue(),
-            fault: RefCell::new(None),
-            cluster,
-            judge: tracing
-                .is_some()
-                .then(|| RefCell::new(self.judge.take().unwrap_or_default())),
-            suppress: suppress.cloned(),
-            executing: Cell::new((0, 0, None)),
-            spin: Spin::default(),
-            switches: Cell::new(0),
-            watched: Cell::new((0, 0)),
-            patience: launch.patience,
-            touching: Cell::new(None),
-        };
-        let contexts: Vec<ThreadContext> = (0..threads)
-            .map(|thread| (thread, thread % of_block))
-            .map(|(thread, in_block)| ThreadContext {
-                thread_idx: [
-                    in_block % dim_x,
-                    in_block / dim_x % dim_y,
-                    in_block / (dim_x * dim_y),
-                ],
-                block_idx: [index[0] + cluster.rank(thread), index[1], index[2]],
-                block_dim: launch.block,
-                grid_dim: launch.grid,
-                thread,
-                lane: thread % 32,
-                cluster_rank: cluster.rank(thread),
-                cluster_size: blocks,
-                shared: shared.wrapping_add(cluster.base(thread)),
-                layouts,
-                run: &run,
-                yielder: Cell::new(std::ptr::null()),
-                stack: self.stacks[thread as usize].addresses(),
-            })
-            .collect();
-        if let (Some(judge), Some(tracing)) = (&run.judge, &tracing) {
-            let range = contexts.as_ptr_range();
-            let layouts = std::ptr::from_ref(layouts) as usize;
-            judge.borrow_mut().start(Setup {
-                memory: Arc::clone(tracing.memory),
-                block: index,
-                cluster,
-                harmless: [
-                    range.start as usize..range.end as usize,
-                    layouts..layouts + size_of::<Layouts>(),
-                ],
-                program: source::image(),
-                watch: tracing.watch.cloned(),
-            });
+        let run = self.start_run(launch, index, cluster, suppress, tracing.is_some());
+        let contexts = self.contexts(launch, index, layouts, shared, &run);
+        if let (Some(judge), Some(trace)) = (&run.judge, &tracing) {
+            let setup = trace.setup(index, cluster, &contexts, layouts);
+            judge.borrow_mut().start(setup);
         }
-        let lanes = self.stacks.drain(..threads as usize).zip(&contexts);
-        let lanes = lanes
-            .map(|(mut stack, context)| {
-                stack.poison(tracing.is_some());
-                start_lane(launch, stack, context)
-            })
-            .collect();
-        let mut lanes = Lanes {
-            lanes,
-            stacks: &mut self.stacks,
-        };
-        let is_traced = tracing.is_some().then(TracingOn::new);
-        let result = run_to_end(&run, &contexts, &mut lanes.lanes);
-        drop(is_traced);
-        drop(lanes);
-        if let (Some(judge), Some(tracing)) = (run.judge, tracing) {
-            let mut judge = judge.into_inner();
-            // SAFETY: the slot is this OS thread's.
-            *tracing.outcome = judge.finish(unsafe { (*emulator_trace_slot()).exps });
-            self.judge = Some(judge);
-        }
-
-        self.copies = run.copies.into_inner();
-        self.copies.iter_mut().for_each(AsyncCopies::discard);
+        let result = self.run_lanes(launch, &run, &contexts);
+        self.take_back(run, tracing);
         if let Err(fault) = result {
             self.used_shared_bytes = None;
-            return Err(if blocks > 1 {
-                fault.of_block(of_block, index)
-            } else {
-                fault
+            return Err(match blocks {
+                1 => fault,
+                _ => fault.localise(block_threads, index),
             });
         }
         for rank in 0..blocks {
@@ -225,6 +168,113 @@ impl Worker {
             self.check_guard(shared.wrapping_add(rank as usize * STRIDE), declared, block)?;
         }
         Ok(())
+    }
+
+    fn start_run(
+        &mut self,
+        launch: &Launch,
+        index: [u32; 3],
+        cluster: Cluster,
+        suppress: Option<&Place>,
+        is_traced: bool,
+    ) -> Run {
+        let linear_index = launch.linear_index(index);
+        let block = Block::new(index, linear_index, cluster, launch.schedule);
+        let mut judge = None;
+        if is_traced {
+            judge = Some(RefCell::new(self.judge.take().unwrap_or_default()));
+        }
+        Run {
+            block: RefCell::new(block),
+            copies: RefCell::new(std::mem::take(&mut self.copies)),
+            stores: RefCell::default(),
+            acts_at_issue: launch.schedule.acts_at_issue(),
+            fault: RefCell::new(None),
+            cluster,
+            judge,
+            suppress: suppress.cloned(),
+            executing: Cell::new((0, 0, None)),
+            spin: Spin::default(),
+            switches: Cell::new(0),
+            watched: Cell::new((0, 0)),
+            patience: launch.patience,
+            touching: Cell::new(None),
+        }
+    }
+
+    /// Returns the contexts of a cluster's threads, whose memory is at `shared`.
+    fn contexts(
+        &self,
+        launch: &Launch,
+        index: [u32; 3],
+        layouts: &Layouts,
+        shared: *mut u8,
+        run: &Run,
+    ) -> Vec<ThreadContext> {
+        let cluster = run.cluster;
+        let [dim_x, dim_y, _] = launch.block;
+        let mut contexts = Vec::with_capacity(cluster.all_threads() as usize);
+        for thread in 0..cluster.all_threads() {
+            let in_block = thread % cluster.threads;
+            let rank = cluster.rank(thread);
+            contexts.push(ThreadContext {
+                thread_idx: [
+                    in_block % dim_x,
+                    in_block / dim_x % dim_y,
+                    in_block / (dim_x * dim_y),
+                ],
+                block_idx: [index[0] + rank, index[1], index[2]],
+                block_dim: launch.block,
+                grid_dim: launch.grid,
+                thread,
+                lane: thread % 32,
+                cluster_rank: rank,
+                cluster_size: cluster.blocks,
+                shared: shared.wrapping_add(cluster.base(thread)),
+                layouts,
+                run,
+                yielder: Cell::new(std::ptr::null()),
+                stack: self.stacks[thread as usize].addresses(),
+            });
+        }
+        contexts
+    }
+
+    /// Runs the threads of a cluster, each on a stack of its own, until all have ended or one has
+    /// failed.
+    fn run_lanes(
+        &mut self,
+        launch: &Launch,
+        run: &Run,
+        contexts: &[ThreadContext],
+    ) -> Result<(), Fault> {
+        let is_traced = run.judge.is_some();
+        let mut started = Vec::with_capacity(contexts.len());
+        for (mut stack, context) in self.stacks.drain(..contexts.len()).zip(contexts) {
+            stack.poison(is_traced);
+            started.push(start_lane(launch, stack, context));
+        }
+        let mut lanes = Lanes {
+            lanes: started,
+            stacks: &mut self.stacks,
+        };
+        // Switched off before the lanes are dropped.
+        let _tracing = is_traced.then(TracingOn::new);
+        run_to_end(run, contexts, &mut lanes.lanes)
+    }
+
+    /// Takes back what a run has used, and the judge's outcome.
+    fn take_back(&mut self, run: Run, tracing: Option<Tracing<'_>>) {
+        if let (Some(cell), Some(trace)) = (run.judge, tracing) {
+            let mut judge = cell.into_inner();
+            // SAFETY: the slot is this OS thread's.
+            *trace.outcome = judge.finish(unsafe { (*emulator_trace_slot()).exps });
+            self.judge = Some(judge);
+        }
+        self.copies = run.copies.into_inner();
+        for copies in &mut self.copies {
+            copies.discard();
+        }
     }
 
     fn reserve(&mut self, threads: usize) -> Result<(), Fault> {
@@ -241,17 +291,21 @@ impl Worker {
         Ok(())
     }
 
-    fn poison_shared_memory(&mut self, shared: *mut u8, declared: usize) {
+    /// Returns this OS thread's shared memory for one block.
+    fn poisoned_block_memory(&mut self, declared: usize) -> *mut u8 {
+        let shared = emulator_shared_memory();
         let used = self
             .used_shared_bytes
             .unwrap_or(MAX_SHARED_BYTES + GUARD_BYTES)
             .max(declared);
-        // SAFETY: `shared` is this OS thread's, of MAX_SHARED_BYTES + GUARD_BYTES bytes; no kernel is running on it.
+        // SAFETY: `shared` is this OS thread's, of MAX_SHARED_BYTES + GUARD_BYTES bytes; no kernel
+        // is running on it.
         unsafe { shared.write_bytes(POISON, used) };
         self.used_shared_bytes = Some(declared);
+        shared
     }
 
-    /// Starts on a boundary as demanding as that of one block.
+    /// Returns memory for a cluster, which starts on a boundary as demanding as that of one block.
     fn poisoned_cluster_memory(&mut self, blocks: usize) -> *mut u8 {
         self.cluster_memory.clear();
         self.cluster_memory
@@ -259,7 +313,7 @@ impl Worker {
         self.cluster_memory.as_mut_ptr().cast()
     }
 
-    /// Whether the block wrote behind its shared memory. (A write of poison there is not seen.)
+    /// Refuses a block that wrote behind its shared memory. (A write of poison there is not seen.)
     fn check_guard(
         &mut self,
         shared: *mut u8,
@@ -290,8 +344,8 @@ impl Worker {
 fn start_lane(launch: &Launch, stack: LaneStack, context: *const ThreadContext) -> Lane {
     let (entry, params) = (launch.entry, launch.params);
     Coroutine::with_stack(stack, move |yielder, ()| {
-        // SAFETY: the context outlives its coroutine, which `Lanes` drops first; the launch's caller vouches for the
-        // entry and its params.
+        // SAFETY: the context outlives its coroutine, which `Lanes` drops first; the launch's
+        // caller vouches for the entry and its params.
         unsafe {
             (*context).yielder.set(yielder);
             entry(params);
@@ -308,7 +362,8 @@ impl Current {
     }
 
     fn set(&self, context: *const ThreadContext) {
-        // SAFETY: the slot is this OS thread's. The shim reads it only while the thread set here runs.
+        // SAFETY: the slot is this OS thread's. The shim reads it only while the thread set here
+        // runs.
         unsafe { *self.0 = context.cast() };
     }
 }
@@ -321,46 +376,52 @@ impl Drop for Current {
 
 fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Result<(), Fault> {
     let current = Current::of_this_thread();
-    loop {
-        let ready = run.block.borrow_mut().take_ready();
-        let thread = match ready {
-            Some(thread) => thread,
-            None => {
-                let next = run.block.borrow_mut().next()?;
-                let Some(thread) = next else {
-                    run.check_end()?;
-                    return Ok(());
-                };
-                thread
-            }
-        };
+    while let Some(thread) = next_thread(run)? {
         current.set(&raw const contexts[thread as usize]);
         run.switches.set(run.switches.get() + 1);
         if run.judge.is_some() {
-            let stack = &contexts[thread as usize].stack;
-            // SAFETY: as above.
-            let trace = unsafe { &mut *emulator_trace_slot() };
-            (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
-            run.watch_held(run.block.borrow_mut().products().held(thread));
-            run.spin.reset();
+            watch_thread(run, thread, &contexts[thread as usize].stack);
         }
         match lanes[thread as usize].resume(()) {
             CoroutineResult::Yield(Pause::Waiting) => {}
             CoroutineResult::Yield(Pause::Faulted) => {
-                return Err(run
-                    .fault
-                    .take()
-                    .expect("a thread that pauses as faulted has said why"));
+                let fault = run.fault.take();
+                return Err(fault.expect("a thread that pauses as faulted has said why"));
             }
-            CoroutineResult::Return(()) => {
-                let warp = thread / 32;
-                run.exit(thread)?;
-                loop {
-                    let group = run.block.borrow_mut().completed(warp);
-                    let Some(group) = group else { break };
-                    run.complete(warp, &group, None)?;
-                }
-            }
+            CoroutineResult::Return(()) => end_thread(run, thread)?,
         }
+    }
+    run.check_end()
+}
+
+#[inline]
+fn next_thread(run: &Run) -> Result<Option<u32>, Fault> {
+    let mut block = run.block.borrow_mut();
+    match block.take_ready() {
+        Some(thread) => Ok(Some(thread)),
+        None => block.next(),
+    }
+}
+
+/// Tells the hooks of the traced build which memory belongs to the thread that runs next.
+#[inline]
+fn watch_thread(run: &Run, thread: u32, stack: &Range<usize>) {
+    // SAFETY: the slot is this OS thread's, and nothing else refers to it now.
+    let trace = unsafe { &mut *emulator_trace_slot() };
+    (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
+    run.watch_held(run.block.borrow_mut().products().held(thread));
+    run.spin.reset();
+}
+
+/// Ends a thread that has returned, and completes the operations that waited for it.
+fn end_thread(run: &Run, thread: u32) -> Result<(), Fault> {
+    let warp = thread / 32;
+    run.exit(thread)?;
+    loop {
+        let completed = run.block.borrow_mut().completed(warp);
+        let Some(group) = completed else {
+            return Ok(());
+        };
+        run.complete(warp, &group, None)?;
     }
 }

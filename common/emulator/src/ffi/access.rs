@@ -30,22 +30,11 @@ unsafe extern "C-unwind" fn emulator_access_at(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
+    let (count, number) = (bytes as usize, site.access_number());
     if context.stack.contains(&address) {
-        judge_held(
-            context,
-            address,
-            bytes as usize,
-            write,
-            site.access_number(),
-        );
+        judge_held(context, address, count, write, number);
     } else {
-        judge_access(
-            context,
-            address,
-            bytes as usize,
-            write | IN_PIECES,
-            site.access_number(),
-        );
+        judge_access(context, address, count, write | IN_PIECES, number);
     }
 }
 
@@ -85,12 +74,14 @@ unsafe extern "C-unwind" fn emulator_no_element(
 fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
     let run = context.run();
     let is_write = write & 1 == 1;
-    let held = run.block.borrow_mut().products().touched(
-        context.thread,
-        address..address + bytes,
-        is_write,
-    );
-    if let Some(held) = held {
+    let bytes_touched = address..address + bytes;
+    let touched = {
+        let mut block = run.block.borrow_mut();
+        block
+            .products()
+            .touched(context.thread, bytes_touched, is_write)
+    };
+    if let Some(held) = touched {
         run.judge(|judge| judge.held_registers(context.thread, is_write, site, held));
         context.fail(Fault::Hazard {
             block: context.block_idx,
@@ -100,21 +91,17 @@ fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32,
 
 #[inline]
 fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
-    let (is_write, whole) = (write & 1 == 1, write & IN_PIECES == 0);
-    let judged = context
-        .run()
-        .judge(|judge| judge.access(context.thread, address, bytes, is_write, whole, site));
-    if judged == Some(Err(Stop)) {
+    let (is_write, is_whole) = (write & 1 == 1, write & IN_PIECES == 0);
+    let (run, thread) = (context.run(), context.thread);
+    let judgement =
+        run.judge(|judge| judge.access(thread, address, bytes, is_write, is_whole, site));
+    if judgement == Some(Err(Stop)) {
         context.fail(Fault::Hazard {
             block: context.block_idx,
         });
     }
-    if context.run().spin.takes(address, is_write) {
-        context
-            .run()
-            .block
-            .borrow_mut()
-            .poll_memory(context.thread, site);
+    if run.spin.takes(address, is_write) {
+        run.block.borrow_mut().poll_memory(thread, site);
         context.suspend(Pause::Waiting);
     }
 }
@@ -132,19 +119,22 @@ struct MatrixAccess {
 }
 
 /// # Safety
-/// `access` is a live struct of the shim whose `rows` point to `row_count` addresses. Called from an execution only.
+/// `matrix` is a live struct of the shim whose `rows` point to `row_count` addresses. Called from
+/// an execution only.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_matrix_access(access: *const MatrixAccess) -> bool {
+unsafe extern "C-unwind" fn emulator_matrix_access(matrix: *const MatrixAccess) -> bool {
     // SAFETY: see above.
-    let access = unsafe { &*access };
+    let access = unsafe { &*matrix };
     // SAFETY: see above.
     let rows = unsafe { std::slice::from_raw_parts(access.rows, access.row_count as usize) };
-    // SAFETY: an execution runs while a block runs on this OS thread, and then the slot holds one of its contexts.
+    // SAFETY: an execution runs while a block runs on this OS thread, and then the slot holds one
+    // of its contexts.
     let context = unsafe { &*(*emulator_current_slot()).cast::<ThreadContext>() };
     let run = context.run();
-    let (warp, lanes, site) = run.executing.get();
-    let Some(site) = site else { return true };
-    let matrix = Matrix {
+    let (warp, lanes, Some(site)) = run.executing.get() else {
+        return true;
+    };
+    let judged = Matrix {
         warp,
         lanes,
         rows,
@@ -159,7 +149,7 @@ unsafe extern "C-unwind" fn emulator_matrix_access(access: *const MatrixAccess) 
         distribution: access.distribution,
         site: site.access_number(),
     };
-    run.judge(|judge| judge.matrix(&matrix)) != Some(Err(Stop))
+    run.judge(|judge| judge.matrix(&judged)) != Some(Err(Stop))
 }
 
 #[unsafe(no_mangle)]
@@ -178,10 +168,10 @@ unsafe extern "C-unwind" fn emulator_observe(
     site: Site,
 ) {
     // SAFETY: see above.
-    let (context, shown) = unsafe { (&*thread, *shown) };
+    let (context, value) = unsafe { (&*thread, *shown) };
     context
         .run()
-        .judge(|judge| judge.shows(shown, context.thread, site.access_number()));
+        .judge(|judge| judge.shows(value, context.thread, site.access_number()));
 }
 
 #[unsafe(no_mangle)]

@@ -1,9 +1,10 @@
-//! A thread stores to another block's shared memory and adds the bytes to an mbarrier there. As with a TMA box, the store is
-//! complete for whoever observes the end of that phase.
+//! A thread stores to another block's shared memory and adds the bytes to an mbarrier there. As
+//! with a TMA box, the store is complete for whoever observes the end of that phase.
+
+use std::ops::Range;
 
 use crate::cluster::STRIDE;
-use crate::fault::Fault;
-use crate::judge::{Fork, Sync};
+use crate::judge::Sync;
 use crate::mbarrier::Misuse;
 use crate::run::ThreadContext;
 use crate::site::Site;
@@ -26,27 +27,18 @@ unsafe extern "C-unwind" fn emulator_store_async(
 ) {
     // SAFETY: see above.
     let (context, value) = unsafe { (&*thread, *value) };
-    let (run, operation) = (context.run(), "store_async");
-    let refuse = |reason: String| -> ! {
-        let (block, thread, operation) = (
-            context.block_idx,
-            Some(context.thread),
-            operation.to_owned(),
-        );
-        context.fail(Fault::Tma {
-            block,
-            thread,
-            operation,
-            reason,
-            place: site.place(),
-        })
-    };
-    let cluster = run.cluster;
+    let operation = "store_async";
+    let cluster = context.run().cluster;
     if rank >= cluster.blocks {
-        refuse(format!("block {rank} of a cluster of {}", cluster.blocks));
+        let reason = format!("block {rank} of a cluster of {}", cluster.blocks);
+        context.refuse(operation, reason, site);
     }
-    let operand = || format!("the destination of {operation}");
-    context.demand_alignment(operand, smem as u64, BYTES as u64, site);
+    context.demand_alignment(
+        || format!("the destination of {operation}"),
+        smem as u64,
+        BYTES as u64,
+        site,
+    );
     // The same place in the other block.
     let there = |at: usize| {
         at.wrapping_sub(context.shared as usize)
@@ -54,10 +46,11 @@ unsafe extern "C-unwind" fn emulator_store_async(
     };
     let to = there(smem as usize);
     let Some(offset) = cluster.locate(to, BYTES) else {
-        refuse(format!(
+        let reason = format!(
             "its destination is not in shared memory, of which the launch declared {}",
             cluster.declared
-        ))
+        );
+        context.refuse(operation, reason, site)
     };
     let call = Call {
         context,
@@ -72,42 +65,37 @@ unsafe extern "C-unwind" fn emulator_store_async(
         is_remote: rank != context.cluster_rank,
         site,
     };
-    let issue = || -> Result<(), Misuse> {
-        let mut block = run.block.borrow_mut();
-        let object = block.mbarriers().get(barrier)?;
-        object.issue(store)?;
-        run.judge(|judge| {
-            let origin = store.origin();
-            let agent = *object.agents[origin as usize].get_or_insert_with(|| judge.agent());
-            let (clock, first, count, site) = (
-                object.issued(origin),
-                context.thread,
-                1,
-                site.access_number(),
-            );
-            judge.store_async(
-                &Fork {
-                    agent,
-                    clock,
-                    first,
-                    count,
-                    site,
-                },
-                offset..offset + BYTES,
-            );
-        });
-        let is_end = if run.acts_at_issue {
-            // SAFETY: `locate` has found it in the shared memory of a block of the cluster, which lives as long as this run.
-            object.land(true, |it| unsafe { it.land() })?
-        } else {
-            // SAFETY: likewise.
-            unsafe { store.poison() };
-            object.can_end()
-        };
-        block.mbarrier_arrived(barrier, is_end);
-        Ok(())
+    start_store(&call, barrier, &store, offset..offset + BYTES)
+        .unwrap_or_else(|misuse| call.fail(misuse));
+}
+
+/// Announces a store to its mbarrier and to the judge, and lands it or makes its destination
+/// poison, as the schedule asks.
+fn start_store(
+    call: &Call<'_>,
+    barrier: usize,
+    store: &Incoming,
+    range: Range<usize>,
+) -> Result<(), Misuse> {
+    let run = call.context.run();
+    let mut block = run.block.borrow_mut();
+    let object = block.mbarriers().get(barrier)?;
+    object.issue(*store)?;
+    run.judge(|judge| {
+        let fork = call.fork(object, store.origin(), judge);
+        judge.store_async(&fork, range);
+    });
+    let is_end = if run.acts_at_issue {
+        // SAFETY: `locate` has found it in the shared memory of a block of the cluster, which lives
+        // as long as this run.
+        object.land(true, |it| unsafe { it.land() })?
+    } else {
+        // SAFETY: likewise.
+        unsafe { store.poison() };
+        object.can_end()
     };
-    issue().unwrap_or_else(|misuse| call.fail(misuse));
+    block.mbarrier_arrived(barrier, is_end);
+    Ok(())
 }
 
 #[unsafe(no_mangle)]

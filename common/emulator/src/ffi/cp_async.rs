@@ -1,4 +1,5 @@
-//! cp.async: only the thread that issued a copy can wait for it, unless it makes the copy arrive at an mbarrier.
+//! cp.async: only the thread that issued a copy can wait for it, unless it makes the copy arrive at
+//! an mbarrier.
 
 use std::ffi::c_void;
 
@@ -21,23 +22,16 @@ unsafe extern "C-unwind" fn emulator_cp_async(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    if let Some(fault) =
-        check_async_copy(context, dst as usize, src as usize, bytes, src_bytes, site)
-    {
+    let (to, from) = (dst as usize, src as usize);
+    if let Some(fault) = check_async_copy(context, to, from, bytes, src_bytes, site) {
         context.fail(fault);
     }
-    let (to, from) = (dst as usize, src as usize);
-    let judged = run.judge(|judge| {
-        judge.issue(
-            context.thread,
-            to,
-            from,
-            bytes as usize,
-            src_bytes as usize,
-            site.access_number(),
-        )
+    let (bytes_to, bytes_from) = (bytes as usize, src_bytes as usize);
+    let judgement = run.judge(|judge| {
+        let number = site.access_number();
+        judge.issue(context.thread, to, from, bytes_to, bytes_from, number)
     });
-    let tag = match judged {
+    let tag = match judgement {
         Some(Ok(tag)) => tag,
         Some(Err(Stop)) => context.fail(Fault::Hazard {
             block: context.block_idx,
@@ -45,19 +39,11 @@ unsafe extern "C-unwind" fn emulator_cp_async(
         None => 0,
     };
     // SAFETY: the kernel vouches for src as it does on a GPU, or is stopped.
-    unsafe { run.touch(src.cast(), src_bytes as usize, site) };
+    unsafe { run.touch(src.cast(), bytes_from, site) };
     let copies = &mut run.copies.borrow_mut()[context.thread as usize];
-    // SAFETY: dst was just found to lie in the block's shared memory, which lives as long as the OS thread; the kernel
-    // vouches for src as it does on a GPU.
-    unsafe {
-        copies.issue(
-            dst.cast(),
-            src.cast(),
-            bytes as usize,
-            src_bytes as usize,
-            tag,
-        )
-    };
+    // SAFETY: dst was just found to lie in the block's shared memory, which lives as long as the OS
+    // thread; the kernel vouches for src as it does on a GPU.
+    unsafe { copies.issue(dst.cast(), src.cast(), bytes_to, bytes_from, tag) };
 }
 
 fn check_async_copy(
@@ -68,13 +54,16 @@ fn check_async_copy(
     src_bytes: u32,
     site: Site,
 ) -> Option<Fault> {
-    let (block, thread) = (context.block_idx, context.thread);
-    let required = u64::from(bytes);
     for (operand, address) in [
         ("the destination of cp.async", dst),
         ("the source of cp.async", src),
     ] {
-        let fault = context.misaligned(|| operand.to_owned(), address as u64, required, site);
+        let fault = context.misaligned(
+            || operand.to_owned(),
+            address as u64,
+            u64::from(bytes),
+            site,
+        );
         if fault.is_some() {
             return fault;
         }
@@ -83,21 +72,20 @@ fn check_async_copy(
     let reason = if src_bytes > bytes {
         format!("reads {src_bytes} bytes to write {bytes}")
     } else if cluster.locate(dst, bytes as usize).is_none() {
-        let size = cluster.declared;
         match dst.checked_sub(context.shared as usize) {
-            Some(offset) if offset < 1 << 20 => {
-                format!(
-                    "its destination is byte {offset} of shared memory, of which the launch declared {size}"
-                )
-            }
+            Some(offset) if offset < 1 << 20 => format!(
+                "its destination is byte {offset} of shared memory, of which the launch declared \
+                 {}",
+                cluster.declared
+            ),
             _ => "its destination is not in shared memory".to_owned(),
         }
     } else {
         return None;
     };
     Some(Fault::AsyncCopy {
-        block,
-        thread,
+        block: context.block_idx,
+        thread: context.thread,
         reason,
         place: site.place(),
     })
@@ -128,10 +116,9 @@ unsafe extern "C-unwind" fn emulator_cp_async_wait(
     if run.suppresses(site) {
         return;
     }
-    let landed = |tag| {
+    let copies = &mut run.copies.borrow_mut()[context.thread as usize];
+    let covered = copies.wait(newest_groups as usize, |tag| {
         run.judge(|judge| judge.landed(tag));
-    };
-    let covered =
-        run.copies.borrow_mut()[context.thread as usize].wait(newest_groups as usize, landed);
+    });
     run.judge(|judge| judge.waited(context.thread, newest_groups, covered, site.number()));
 }

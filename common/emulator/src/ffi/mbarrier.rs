@@ -1,17 +1,20 @@
-//! An arrival orders what its thread did so far before what the observers of the phase's end do next. A cp.async arrival does so
-//! for the thread's copies, which land when the first observer looks; TMA's boxes for their own bytes alone.
+//! An arrival orders what its thread did so far before what the observers of the phase's end do
+//! next. A cp.async arrival does so for the thread's copies, which land when the first observer
+//! looks; TMA's boxes for their own bytes alone.
 
 use crate::fault::Fault;
-use crate::judge::Sync;
-use crate::mbarrier::{Misuse, Seen};
+use crate::judge::{Fork, Judge, Sync};
+use crate::mbarrier::{Arrivals, Mbarrier, Misuse, Seen};
 use crate::run::{Pause, Run, ThreadContext};
 use crate::site::Site;
 use crate::tma::Origin;
 
-/// Content of a live object's 8 bytes, to recognise an overwritten one: no float that a kernel would compute.
+/// The content of a live object's 8 bytes, to recognise an overwritten one: no float that a kernel
+/// would compute.
 const MARK: u64 = 0xFFF7_6D62_6172_7269;
 
-/// Acquires at the scope of the block: says nothing of what other blocks store.
+/// The origins that a wait at the scope of the block acquires from: it says nothing of what other
+/// blocks store.
 const OF_BLOCK: &[Origin] = &[Origin::Block];
 
 pub(super) const OF_CLUSTER: &[Origin] = &[Origin::Block, Origin::OtherBlock];
@@ -25,7 +28,7 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Notes a synchronisation site; none if it is suppressed.
+    /// Notes a synchronisation site. Returns no call if it is suppressed.
     pub(super) fn at(
         context: &'a ThreadContext,
         sync: Sync,
@@ -34,7 +37,10 @@ impl<'a> Call<'a> {
     ) -> Option<Self> {
         let run = context.run();
         run.judge(|judge| judge.reaches(sync, site.number()));
-        (!run.suppresses(site)).then(|| Self {
+        if run.suppresses(site) {
+            return None;
+        }
+        Some(Self {
             context,
             operation: sync.operation(),
             object,
@@ -47,16 +53,11 @@ impl<'a> Call<'a> {
     }
 
     fn fault(&self, Misuse(reason): Misuse) -> Fault {
-        let ThreadContext {
-            block_idx, thread, ..
-        } = *self.context;
-        let offset = (self.object as usize).wrapping_sub(self.run().cluster.start);
-        let operation = self.operation.to_owned();
         Fault::Mbarrier {
-            block: block_idx,
-            thread,
-            operation,
-            offset,
+            block: self.context.block_idx,
+            thread: self.context.thread,
+            operation: self.operation.to_owned(),
+            offset: (self.object as usize).wrapping_sub(self.run().cluster.start),
             reason,
             place: self.site.place(),
         }
@@ -68,148 +69,164 @@ impl<'a> Call<'a> {
 
     fn offset(&self) -> usize {
         let (at, cluster) = (self.object as usize, &self.run().cluster);
-        let Some(offset) = cluster.locate(at, 8) else {
-            let declared = cluster.declared;
+        let Some(place) = cluster.locate(at, 8) else {
             self.fail(Misuse(format!(
-                "its 8 bytes are not in shared memory, of which the launch declared {declared}"
+                "its 8 bytes are not in shared memory, of which the launch declared {}",
+                cluster.declared
             )));
         };
-        let operand = || format!("the object of {}", self.operation);
-        self.context
-            .demand_alignment(operand, at as u64, 8, self.site);
-        offset
+        self.context.demand_alignment(
+            || format!("the object of {}", self.operation),
+            at as u64,
+            8,
+            self.site,
+        );
+        place
     }
 
-    /// It must exist, whole, and be known to the thread, perhaps through the cluster's barrier.
+    /// Returns the object's offset. It must exist, whole, and be known to the thread, perhaps
+    /// through the cluster's barrier.
     pub(super) fn used(&self) -> usize {
-        let (offset, thread) = (self.existing(), self.context.thread);
-        if !self.run().block.borrow_mut().knows_mbarrier(thread, offset) {
+        let (place, thread) = (self.existing(), self.context.thread);
+        if !self.run().block.borrow_mut().knows_mbarrier(thread, place) {
             self.run()
-                .judge(|judge| judge.use_barrier(thread, offset, self.site.access_number()));
+                .judge(|judge| judge.use_barrier(thread, place, self.site.access_number()));
         }
-        offset
+        place
     }
 
     fn existing(&self) -> usize {
-        let offset = self.offset();
-        let known = self
-            .run()
-            .block
-            .borrow_mut()
-            .mbarriers()
-            .get(offset)
-            .map(|_| ());
-        if let Err(misuse) = known {
-            self.fail(misuse);
-        }
+        let place = self.offset();
+        let exists = {
+            let mut block = self.run().block.borrow_mut();
+            block.mbarriers().get(place).map(|_| ())
+        };
+        exists.unwrap_or_else(|misuse| self.fail(misuse));
         // SAFETY: `offset` has found it to be 8 aligned bytes of the block's shared memory.
         if unsafe { self.object.read() } != MARK {
             self.fail(Misuse(
                 "its bytes were overwritten since mbarrier_init: a tile overlaps the object".into(),
             ));
         }
-        offset
+        place
+    }
+
+    /// Forks the operation that the call starts from the thread. `object` has been told of it.
+    pub(super) fn fork(&self, object: &mut Mbarrier, origin: Origin, judge: &mut Judge) -> Fork {
+        let agent = &mut object.agents[origin as usize];
+        Fork {
+            agent: *agent.get_or_insert_with(|| judge.agent()),
+            clock: object.issued(origin),
+            first: self.context.thread,
+            count: 1,
+            site: self.site.access_number(),
+        }
     }
 
     fn arrive(&self, with_copies: bool, expects: Option<i32>) {
-        let (thread, offset) = (self.context.thread, self.used());
-        let issued = self.run().copies.borrow()[thread as usize].issued();
-        let arrive = || {
-            let mut block = self.run().block.borrow_mut();
-            let object = block.mbarriers().get(offset)?;
-            let arriving = object.arriving();
-            if with_copies {
-                arriving.copies.push((thread, issued));
-                let site = self.site.number();
-                self.run()
-                    .judge(|judge| judge.arrive_after_copies(thread, site, &mut arriving.signal));
-            } else {
-                self.run()
-                    .judge(|judge| judge.arrive(thread, &mut arriving.signal));
-            }
-            if let Some(bytes) = expects {
-                object.expect(bytes)?;
-            }
-            let is_end = object.arrive()? || object.can_end();
-            block.mbarrier_arrived(offset, is_end);
-            Ok(())
-        };
-        if let Err(misuse) = arrive() {
-            self.fail(misuse);
-        }
+        let place = self.used();
+        self.try_arrive(place, with_copies, expects)
+            .unwrap_or_else(|misuse| self.fail(misuse));
     }
 
-    /// If the phase has ended, the thread learns what its arrivals did. `since`: the phase that it waits for. `origins`: whose bytes the
-    /// observation covers.
+    fn try_arrive(
+        &self,
+        offset: usize,
+        with_copies: bool,
+        expects: Option<i32>,
+    ) -> Result<(), Misuse> {
+        let (run, thread) = (self.run(), self.context.thread);
+        let mut block = run.block.borrow_mut();
+        let object = block.mbarriers().get(offset)?;
+        let Arrivals { signal, copies } = object.arriving();
+        if with_copies {
+            copies.push((thread, run.copies.borrow()[thread as usize].issued()));
+            let site = self.site.number();
+            run.judge(|judge| judge.arrive_after_copies(thread, site, signal));
+        } else {
+            run.judge(|judge| judge.arrive(thread, signal));
+        }
+        if let Some(bytes) = expects {
+            object.expect(bytes)?;
+        }
+        let is_end = object.arrive()? || object.can_end();
+        block.mbarrier_arrived(offset, is_end);
+        Ok(())
+    }
+
+    /// Looks whether the phase has ended. If so, the thread learns what its arrivals did. `since`:
+    /// the phase that it waits for. `origins`: whose bytes the observation covers.
     fn look(&self, offset: usize, parity: i32, since: Option<u64>, origins: &[Origin]) -> Seen {
-        let look = || {
-            let mut block = self.run().block.borrow_mut();
-            let object = block.mbarriers().get(offset)?;
-            let mut seen = object.look(parity, since)?;
-            if let Seen::Present(_) = seen
-                && object.can_end()
-            {
-                // SAFETY: whoever issued a load has found its box to lie in the block's shared memory, which lives as long as
-                // the OS thread; the launch's caller vouches for the map's tensor.
-                object.land(false, |load| unsafe { load.land() })?;
-                seen = object.look(parity, since)?;
-            }
-            if seen == Seen::Ended {
-                let landed = object.observe_bytes();
-                for origin in origins {
-                    let (agent, landed) =
-                        (object.agents[*origin as usize], landed[*origin as usize]);
-                    if let Some(agent) = agent {
-                        self.run()
-                            .judge(|judge| judge.complete(self.context.thread, agent, landed));
-                    }
-                }
-                let ended = object.ended();
-                for (copier, issued) in ended.copies.drain(..) {
-                    let landed = |tag| {
-                        self.run().judge(|judge| judge.landed(tag));
-                    };
-                    self.run().copies.borrow_mut()[copier as usize].land(issued, landed);
-                    self.run()
-                        .judge(|judge| judge.release_copies(copier, issued, &mut ended.signal));
-                }
-                self.run()
-                    .judge(|judge| judge.observe(self.context.thread, &ended.signal));
-            }
-            Ok(seen)
-        };
-        look().unwrap_or_else(|misuse| self.fail(misuse))
+        self.try_look(offset, parity, since, origins)
+            .unwrap_or_else(|misuse| self.fail(misuse))
     }
 
-    /// If the phase has not ended, others run first. A try may fail spuriously.
-    fn poll(&self, parity: i32, is_try: bool) -> bool {
-        let Call {
-            context,
-            operation,
-            site,
-            ..
-        } = *self;
-        let offset = self.used();
-        let is_spurious = is_try && context.run().block.borrow_mut().fails_spuriously();
-        let is_ended = !is_spurious && self.look(offset, parity, None, OF_BLOCK) == Seen::Ended;
-        if !is_ended {
-            context
-                .run()
-                .block
-                .borrow_mut()
-                .poll_mbarrier(context.thread, offset, operation, site);
-            context.suspend(Pause::Waiting);
+    fn try_look(
+        &self,
+        offset: usize,
+        parity: i32,
+        since: Option<u64>,
+        origins: &[Origin],
+    ) -> Result<Seen, Misuse> {
+        let mut block = self.run().block.borrow_mut();
+        let object = block.mbarriers().get(offset)?;
+        let mut seen = object.look(parity, since)?;
+        if let Seen::Present(_) = seen
+            && object.can_end()
+        {
+            // SAFETY: whoever issued a load has found its box to lie in the block's shared memory,
+            // which lives as long as the OS thread; the launch's caller vouches for the map's
+            // tensor.
+            object.land(false, |load| unsafe { load.land() })?;
+            seen = object.look(parity, since)?;
         }
-        is_ended
+        if seen == Seen::Ended {
+            self.observe_end(object, origins);
+        }
+        Ok(seen)
+    }
+
+    /// Tells the thread what the arrivals of an mbarrier's last phase did, and lands their copies.
+    fn observe_end(&self, object: &mut Mbarrier, origins: &[Origin]) {
+        let (run, thread) = (self.run(), self.context.thread);
+        let landed = object.observe_bytes();
+        for &origin in origins {
+            if let Some(agent) = object.agents[origin as usize] {
+                run.judge(|judge| judge.complete(thread, agent, landed[origin as usize]));
+            }
+        }
+        let Arrivals { signal, copies } = object.ended();
+        for (copier, issued) in copies.drain(..) {
+            run.copies.borrow_mut()[copier as usize].land(issued, |tag| {
+                run.judge(|judge| judge.landed(tag));
+            });
+            run.judge(|judge| judge.release_copies(copier, issued, signal));
+        }
+        run.judge(|judge| judge.observe(thread, signal));
+    }
+
+    /// Asks whether the phase has ended. If it has not, others run first. A try may fail
+    /// spuriously.
+    fn poll(&self, parity: i32, is_try: bool) -> bool {
+        let place = self.used();
+        let is_spurious = is_try && self.run().block.borrow_mut().fails_spuriously();
+        if !is_spurious && self.look(place, parity, None, OF_BLOCK) == Seen::Ended {
+            return true;
+        }
+        let mut block = self.run().block.borrow_mut();
+        block.poll_mbarrier(self.context.thread, place, self.operation, self.site);
+        drop(block);
+        self.context.suspend(Pause::Waiting);
+        false
     }
 
     pub(super) fn wait(&self, parity: i32, origins: &[Origin]) {
-        let offset = self.used();
+        let place = self.used();
         let mut since = None;
-        while let Seen::Present(phase) = self.look(offset, parity, since, origins) {
+        while let Seen::Present(phase) = self.look(place, parity, since, origins) {
             since = Some(phase);
             let mut block = self.run().block.borrow_mut();
-            block.wait_at_mbarrier(self.context.thread, offset, self.operation, self.site);
+            block.wait_at_mbarrier(self.context.thread, place, self.operation, self.site);
             drop(block);
             self.context.suspend(Pause::Waiting);
         }
@@ -233,22 +250,18 @@ unsafe extern "C-unwind" fn emulator_mbarrier_init(
         object,
         site,
     };
-    let offset = call.offset();
-    let made =
-        context
-            .run()
-            .block
-            .borrow_mut()
-            .mbarriers()
-            .init(offset, arrivals, context.thread, site);
-    if let Err(misuse) = made {
-        call.fail(misuse);
-    }
+    let place = call.offset();
+    let initialised = {
+        let mut block = context.run().block.borrow_mut();
+        let objects = block.mbarriers();
+        objects.init(place, arrivals, context.thread, site)
+    };
+    initialised.unwrap_or_else(|misuse| call.fail(misuse));
     // SAFETY: `offset` has found it to be 8 aligned bytes of the block's shared memory.
     unsafe { object.write(MARK) };
     context
         .run()
-        .judge(|judge| judge.init_barrier(context.thread, offset, site.access_number()));
+        .judge(|judge| judge.init_barrier(context.thread, place, site.access_number()));
 }
 
 #[unsafe(no_mangle)]

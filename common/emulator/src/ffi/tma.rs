@@ -1,10 +1,11 @@
-//! Boxes move independently of their thread. A load is complete for whoever observes the phase that counts its bytes; a store's
-//! source may be reused by the thread that has waited for it, and is visible to it by a proxy fence of the writing thread.
+//! Boxes move independently of their thread. A load is complete for whoever observes the phase that
+//! counts its bytes; a store's source may be reused by the thread that has waited for it, and is
+//! visible to it by a proxy fence of the writing thread.
 
 use crate::fault::Fault;
-use crate::judge::{Fork, Stop, Sync, TmaBox};
+use crate::judge::{Stop, Sync, TmaBox};
 use crate::mbarrier::Misuse;
-use crate::run::ThreadContext;
+use crate::run::{Run, ThreadContext};
 use crate::site::Site;
 use crate::tensor_map::TensorMap;
 use crate::tma::{Incoming, Origin, Stores, Transfer};
@@ -12,12 +13,11 @@ use crate::tma::{Incoming, Origin, Stores, Transfer};
 use super::mbarrier::Call;
 
 impl ThreadContext {
-    fn refuse(&self, operation: &str, reason: String, site: Site) -> ! {
-        let (block, thread, operation) = (self.block_idx, Some(self.thread), operation.to_owned());
+    pub(super) fn refuse(&self, operation: &str, reason: String, site: Site) -> ! {
         self.fail(Fault::Tma {
-            block,
-            thread,
-            operation,
+            block: self.block_idx,
+            thread: Some(self.thread),
+            operation: operation.to_owned(),
             reason,
             place: site.place(),
         })
@@ -31,34 +31,38 @@ impl ThreadContext {
         required: usize,
         site: Site,
     ) {
-        let operand = || format!("the {operand} of {operation}");
-        self.demand_alignment(operand, address as u64, required as u64, site);
+        self.demand_alignment(
+            || format!("the {operand} of {operation}"),
+            address as u64,
+            required as u64,
+            site,
+        );
     }
 
     /// # Safety
-    /// `map` is null or readable.
-    unsafe fn map(&self, map: *const [u64; 16], operation: &str, site: Site) -> TensorMap {
-        self.demand_aligned("tensor map", operation, map as usize, 64, site);
+    /// `encoded` is null or readable.
+    unsafe fn map(&self, encoded: *const [u64; 16], operation: &str, site: Site) -> TensorMap {
+        self.demand_aligned("tensor map", operation, encoded as usize, 64, site);
         // SAFETY: the caller's.
-        match unsafe { map.as_ref() }.map(TensorMap::decode) {
+        match unsafe { encoded.as_ref() }.map(TensorMap::decode) {
             Some(Ok(map)) => map,
-            Some(Err(reason)) => self.refuse(operation, reason.to_owned(), site),
+            Some(Err(error)) => self.refuse(operation, error.to_string(), site),
             None => self.refuse(operation, "its tensor map is null".to_owned(), site),
         }
     }
 
     /// # Safety
-    /// `map` is null or readable, `at` readable.
+    /// `encoded` is null or readable, `coordinates` readable.
     unsafe fn transfer(
         &self,
-        map: *const [u64; 16],
+        encoded: *const [u64; 16],
         smem: *mut u8,
-        at: *const [i32; 4],
+        coordinates: *const [i32; 4],
         operation: &str,
         site: Site,
     ) -> Transfer {
         // SAFETY: the caller's.
-        let (map, at) = unsafe { (self.map(map, operation, site), *at) };
+        let (map, at) = unsafe { (self.map(encoded, operation, site), *coordinates) };
         let (start, cluster) = (smem as usize, &self.run().cluster);
         if cluster.locate(start, map.box_bytes()).is_none() {
             let (declared, bytes) = (cluster.declared, map.box_bytes());
@@ -67,7 +71,8 @@ impl ThreadContext {
                 _ => "an address elsewhere".to_owned(),
             };
             let reason = format!(
-                "its box of {bytes} bytes at {place} is not in shared memory, of which the launch declared {declared}"
+                "its box of {bytes} bytes at {place} is not in shared memory, of which the launch \
+                 declared {declared}"
             );
             self.refuse(operation, reason, site);
         }
@@ -91,8 +96,9 @@ impl ThreadContext {
         transfer.smem as usize - self.run().cluster.start
     }
 
-    fn judged(&self, judged: Option<Result<(), Stop>>) {
-        if judged == Some(Err(Stop)) {
+    /// Stops the thread if the judge has stopped its block.
+    fn obey(&self, judgement: Option<Result<(), Stop>>) {
+        if judgement == Some(Err(Stop)) {
             self.fail(Fault::Hazard {
                 block: self.block_idx,
             });
@@ -110,7 +116,8 @@ fn judged_box(transfer: &Transfer, offset: usize) -> TmaBox<impl Iterator<Item =
 }
 
 /// # Safety
-/// As [`super::emulator_collective`]; `map` is null or points to 16 words, `at` to 4. So for all callbacks here.
+/// As [`super::emulator_collective`]; `map` is null or points to 16 words, `at` to 4. So for all
+/// callbacks here.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_tma_prefetch_map(
     thread: *const ThreadContext,
@@ -144,46 +151,42 @@ unsafe extern "C-unwind" fn emulator_tma_load(
         site,
     };
     let barrier = call.used();
-    let issue = || -> Result<_, Misuse> {
-        let mut block = run.block.borrow_mut();
-        let object = block.mbarriers().get_for_tma(barrier)?;
-        object.issue(Incoming::Box(transfer))?;
-        Ok(run.judge(|judge| {
-            let origin = Origin::Block;
-            let agent = *object.agents[origin as usize].get_or_insert_with(|| judge.agent());
-            let (clock, first, count, site) = (
-                object.issued(origin),
-                context.thread,
-                1,
-                site.access_number(),
-            );
-            let fork = Fork {
-                agent,
-                clock,
-                first,
-                count,
-                site,
-            };
-            judge.tma_load(&fork, judged_box(&transfer, context.offset(&transfer)))
-        }))
+    let judgement = issue_load(&call, barrier, &transfer);
+    context.obey(judgement.unwrap_or_else(|misuse| call.fail(misuse)));
+    start_load(run, barrier, &transfer).unwrap_or_else(|misuse| call.fail(misuse));
+}
+
+/// Announces a load to its mbarrier and to the judge.
+fn issue_load(
+    call: &Call<'_>,
+    barrier: usize,
+    transfer: &Transfer,
+) -> Result<Option<Result<(), Stop>>, Misuse> {
+    let (context, run) = (call.context, call.context.run());
+    let mut block = run.block.borrow_mut();
+    let object = block.mbarriers().get_for_tma(barrier)?;
+    object.issue(Incoming::Box(*transfer))?;
+    Ok(run.judge(|judge| {
+        let fork = call.fork(object, Origin::Block, judge);
+        judge.tma_load(&fork, judged_box(transfer, context.offset(transfer)))
+    }))
+}
+
+/// Lands a load at once, or makes its box poison, as the schedule asks.
+fn start_load(run: &Run, barrier: usize, transfer: &Transfer) -> Result<(), Misuse> {
+    let mut block = run.block.borrow_mut();
+    let object = block.mbarriers().get(barrier)?;
+    let is_end = if run.acts_at_issue {
+        // SAFETY: the box was just found to lie in the block's shared memory, which lives as long
+        // as the OS thread; the launch's caller vouches for the map's tensor.
+        object.land(true, |load| unsafe { load.land() })?
+    } else {
+        // SAFETY: likewise.
+        unsafe { transfer.poison() };
+        object.can_end()
     };
-    context.judged(issue().unwrap_or_else(|misuse| call.fail(misuse)));
-    let arrive = || -> Result<_, Misuse> {
-        let mut block = run.block.borrow_mut();
-        let object = block.mbarriers().get(barrier)?;
-        let is_end = if run.acts_at_issue {
-            // SAFETY: the box was just found to lie in the block's shared memory, which lives as long as the OS thread; the
-            // launch's caller vouches for the map's tensor.
-            object.land(true, |load| unsafe { load.land() })?
-        } else {
-            // SAFETY: likewise.
-            unsafe { transfer.poison() };
-            object.can_end()
-        };
-        block.mbarrier_arrived(barrier, is_end);
-        Ok(())
-    };
-    arrive().unwrap_or_else(|misuse| call.fail(misuse));
+    block.mbarrier_arrived(barrier, is_end);
+    Ok(())
 }
 
 /// # Safety
@@ -201,43 +204,42 @@ unsafe extern "C-unwind" fn emulator_tma_store(
     let run = context.run();
     // SAFETY: likewise.
     let transfer = unsafe { context.transfer(map, smem_box, at, "tma_store", site) };
-    if transfer.at.iter().any(|&at| at < 0) {
+    if transfer.at.iter().any(|&coordinate| coordinate < 0) {
         let reason = format!(
             "it starts at {:?} (column, row, head, batch), and a store may not before 0",
             transfer.at
         );
         context.refuse("tma_store", reason, site);
     }
-    let judged = run.judge(|judge| {
-        let mut stores = run.stores.borrow_mut();
-        let stores = of(&mut stores, context.thread);
+    let judgement = run.judge(|judge| {
+        let mut all_stores = run.stores.borrow_mut();
+        let stores = stores_of(&mut all_stores, context.thread);
         let agents = *stores
             .agents
             .get_or_insert_with(|| [judge.agent(), judge.agent()]);
-        let judged = judged_box(&transfer, context.offset(&transfer));
         judge.tma_store(
             context.thread,
             agents,
             stores.next(),
             site.access_number(),
-            judged,
+            judged_box(&transfer, context.offset(&transfer)),
         )
     });
-    context.judged(judged);
+    context.obey(judgement);
     if run.acts_at_issue {
-        // SAFETY: the box was just found to lie in the block's shared memory; the launch's caller vouches for the map's
-        // tensor.
+        // SAFETY: the box was just found to lie in the block's shared memory; the launch's caller
+        // vouches for the map's tensor.
         unsafe { transfer.store() };
     }
-    of(&mut run.stores.borrow_mut(), context.thread).issue(transfer);
+    stores_of(&mut run.stores.borrow_mut(), context.thread).issue(transfer);
 }
 
-fn of(stores: &mut Vec<Stores>, thread: u32) -> &mut Stores {
-    let thread = thread as usize;
-    if stores.len() <= thread {
-        stores.resize_with(thread + 1, Stores::default);
+fn stores_of(stores: &mut Vec<Stores>, thread: u32) -> &mut Stores {
+    let index = thread as usize;
+    if stores.len() <= index {
+        stores.resize_with(index + 1, Stores::default);
     }
-    &mut stores[thread]
+    &mut stores[index]
 }
 
 #[unsafe(no_mangle)]
@@ -247,7 +249,7 @@ unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadConte
     let run = context.run();
     run.judge(|judge| judge.reaches(Sync::StoreCommit, site.number()));
     if !run.suppresses(site) {
-        of(&mut run.stores.borrow_mut(), context.thread).commit();
+        stores_of(&mut run.stores.borrow_mut(), context.thread).commit();
     }
 }
 
@@ -264,20 +266,17 @@ unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
     if run.suppresses(site) {
         return;
     }
-    let mut stores = run.stores.borrow_mut();
-    let stores = of(&mut stores, context.thread);
-    let read = |store: &Transfer| {
+    let mut all_stores = run.stores.borrow_mut();
+    let stores = stores_of(&mut all_stores, context.thread);
+    let last = stores.wait_read(newest_groups as usize, |store| {
         if !run.acts_at_issue {
-            // SAFETY: when it was issued, its box was found to lie in the block's shared memory; the launch's caller vouches
-            // for the map's tensor.
+            // SAFETY: when it was issued, its box was found to lie in the block's shared memory;
+            // the launch's caller vouches for the map's tensor.
             unsafe { store.store() };
         }
-    };
-    if let (Some(last), Some([reads, _])) = (
-        stores.wait_read(newest_groups as usize, read),
-        stores.agents,
-    ) {
-        run.judge(|judge| judge.complete(context.thread, reads, last));
+    });
+    if let (Some(number), Some([reads, _])) = (last, stores.agents) {
+        run.judge(|judge| judge.complete(context.thread, reads, number));
     }
 }
 

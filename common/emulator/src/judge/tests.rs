@@ -165,7 +165,7 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     judge.start(Setup {
         memory: Arc::new(Memory::default()),
         block: [0; 3],
-        cluster: Cluster::one(ALL as u32, BASE..BASE + BYTES),
+        cluster: Cluster::of_one_block(ALL as u32, BASE..BASE + BYTES),
         harmless: [0..0, 0..0],
         program: 0..0,
         watch: None,

@@ -33,7 +33,7 @@ pub(crate) fn shuffle_sync(mask: u32, width: u64, line: u32) -> Collective {
     }
 }
 
-/// What all lanes of a warp have come to.
+/// Returns the group of a call that all lanes of a warp have come to.
 pub(crate) fn whole_warp(kind: u32, agree: [u64; 2], line: u32) -> Group {
     Group {
         collective: Collective {
@@ -47,7 +47,7 @@ pub(crate) fn whole_warp(kind: u32, agree: [u64; 2], line: u32) -> Group {
     }
 }
 
-/// The lanes of the group that `lane` completes; none while it waits.
+/// Returns the lanes of the group that `lane` completes; none while it waits.
 fn sync(warp: &mut Warp, lane: u32, mask: u32, line: u32) -> Option<u32> {
     let group = warp.arrive(lane, &sync_warp(mask, line)).unwrap();
     group.map(|group| group.arrived)

@@ -1,7 +1,10 @@
-//! Matrices in shared memory as a descriptor names them (PTX ISA, "Matrix descriptor", "Canonical layouts").
+//! Matrices in shared memory as a descriptor names them (PTX ISA, "Matrix descriptor", "Canonical
+//! layouts").
 //!
-//! A pattern is 8 rows of `span` bytes. Its bytes lie where the XOR of the swizzle puts their address, after all offsets
-//! have been added.
+//! A pattern is 8 rows of `span` bytes. Its bytes lie where the XOR of the swizzle puts their
+//! address, after all offsets have been added.
+
+use thiserror::Error;
 
 pub(super) const ROWS: usize = 64;
 
@@ -23,8 +26,9 @@ impl Element {
 
 pub(crate) const CHUNK: usize = 16;
 
-/// Along K an instruction reads this many bytes of each row, or rows of a transposed B.
+/// The bytes of each row that an instruction reads along K.
 const K_BYTES: usize = 32;
+/// The rows of a transposed B that it reads.
 const TRANSPOSED_ROWS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,28 +44,70 @@ pub(crate) enum Form {
     AlongK {
         rows: usize,
     },
-    /// 16 rows along N.
+    /// 16 rows that lie along N.
     AlongN {
         columns: usize,
     },
 }
 
+/// A reason why the hardware does not read what a descriptor seems to name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum DescriptorError {
+    #[error("its descriptor asks for swizzle mode {0}: 1 (128 bytes) or 2 (64 bytes)")]
+    SwizzleMode(u64),
+    #[error("its descriptor has a base offset: tiles start on a boundary of 8 rows")]
+    BaseOffset,
+    #[error("`{name}` of its descriptor is 0: the bytes between 8 rows and the next")]
+    ZeroPitch { name: &'static str },
+    #[error(
+        "`{name}` of its descriptor is {bytes} bytes, not a multiple of {}: the swizzle's pattern \
+         is 8 rows of {span} bytes",
+        8 * .span
+    )]
+    Pitch {
+        name: &'static str,
+        bytes: usize,
+        span: usize,
+    },
+    #[error(
+        "its descriptor starts at byte {start} of shared memory, {within} bytes behind a boundary \
+         of {}: a tile starts on one (8 rows of {span} bytes), and a step along K is {K_BYTES} \
+         bytes within the first row",
+        8 * .span
+    )]
+    StartAlongK {
+        start: usize,
+        within: usize,
+        span: usize,
+    },
+    #[error(
+        "its descriptor starts at byte {start} of shared memory, {within} bytes behind a boundary \
+         of {}: a tile starts on one (8 rows of {span} bytes), and so does each step along K, of \
+         {TRANSPOSED_ROWS} rows",
+        8 * .span
+    )]
+    StartAlongN {
+        start: usize,
+        within: usize,
+        span: usize,
+    },
+    #[error(
+        "its descriptor reaches up to byte {end} of shared memory, of which the launch declared \
+         {declared}"
+    )]
+    Undeclared { end: usize, declared: usize },
+}
+
 impl Descriptor {
-    pub(crate) fn decode(bits: u64) -> Result<Self, String> {
+    pub(crate) fn decode(bits: u64) -> Result<Self, DescriptorError> {
         let field = |low: u32| (bits >> low & 0x3fff) as usize * CHUNK;
         let span = match bits >> 62 {
             1 => 128,
             2 => 64,
-            mode => {
-                return Err(format!(
-                    "its descriptor asks for swizzle mode {mode}: 1 (128 bytes) or 2 (64 bytes)"
-                ));
-            }
+            mode => return Err(DescriptorError::SwizzleMode(mode)),
         };
         if bits >> 49 & 7 != 0 {
-            return Err(
-                "its descriptor has a base offset: tiles start on a boundary of 8 rows".into(),
-            );
+            return Err(DescriptorError::BaseOffset);
         }
         Ok(Self {
             start: field(0),
@@ -71,50 +117,53 @@ impl Descriptor {
         })
     }
 
-    /// Whether the hardware reads the pattern as it was written, within `declared` bytes.
-    pub(crate) fn check(self, form: Form, declared: usize) -> Result<(), String> {
-        let Self {
-            start,
-            leading,
-            stride,
-            span,
-        } = self;
-        let pattern = 8 * span;
-        let within = start % pattern;
-        let aligned = |name: &str, bytes: usize| match bytes {
-            0 => Err(format!(
-                "`{name}` of its descriptor is 0: the bytes between 8 rows and the next"
-            )),
-            bytes if !bytes.is_multiple_of(pattern) => Err(format!(
-                "`{name}` of its descriptor is {bytes} bytes, not a multiple of {pattern}: the swizzle's pattern is 8 rows \
-                 of {span} bytes"
-            )),
-            _ => Ok(()),
-        };
+    /// Refuses a descriptor whose pattern the hardware would not read as it was written, or that
+    /// reaches beyond `declared` bytes.
+    pub(crate) fn check(self, form: Form, declared: usize) -> Result<(), DescriptorError> {
+        let Self { start, span, .. } = self;
+        let within = start % (8 * span);
         match form {
-            Form::AlongK { .. } if within + K_BYTES > span || !within.is_multiple_of(K_BYTES) => {
-                Err(format!(
-                    "its descriptor starts at byte {start} of shared memory, {within} bytes behind a boundary of {pattern}: a \
-                 tile starts on one (8 rows of {span} bytes), and a step along K is {K_BYTES} bytes within the first row"
-                ))
+            Form::AlongK { rows } => {
+                if within + K_BYTES > span || !within.is_multiple_of(K_BYTES) {
+                    return Err(DescriptorError::StartAlongK {
+                        start,
+                        within,
+                        span,
+                    });
+                }
+                if rows > 8 {
+                    self.check_pitch("stride", self.stride)?;
+                }
             }
-            Form::AlongN { .. } if within != 0 => Err(format!(
-                "its descriptor starts at byte {start} of shared memory, {within} bytes behind a boundary of {pattern}: a \
-                 tile starts on one (8 rows of {span} bytes), and so does each step along K, of {TRANSPOSED_ROWS} rows"
-            )),
-            Form::AlongK { rows } if rows > 8 => aligned("stride", stride),
-            Form::AlongN { columns } if 2 * columns > span => {
-                aligned("stride", stride).and_then(|()| aligned("leading", leading))
+            Form::AlongN { columns } => {
+                if within != 0 {
+                    return Err(DescriptorError::StartAlongN {
+                        start,
+                        within,
+                        span,
+                    });
+                }
+                self.check_pitch("stride", self.stride)?;
+                if 2 * columns > span {
+                    self.check_pitch("leading", self.leading)?;
+                }
             }
-            Form::AlongN { .. } => aligned("stride", stride),
-            Form::AlongK { .. } => Ok(()),
-        }?;
+        }
         match self.chunks(form).map(|at| at + CHUNK).max() {
-            Some(end) if end > declared => Err(format!(
-                "its descriptor reaches up to byte {end} of shared memory, of which the launch declared {declared}"
-            )),
+            Some(end) if end > declared => Err(DescriptorError::Undeclared { end, declared }),
             _ => Ok(()),
         }
+    }
+
+    fn check_pitch(self, name: &'static str, bytes: usize) -> Result<(), DescriptorError> {
+        let span = self.span;
+        if bytes == 0 {
+            return Err(DescriptorError::ZeroPitch { name });
+        }
+        if !bytes.is_multiple_of(8 * span) {
+            return Err(DescriptorError::Pitch { name, bytes, span });
+        }
+        Ok(())
     }
 
     fn swizzled(self, at: usize) -> usize {
@@ -128,13 +177,13 @@ impl Descriptor {
             stride,
             span,
         } = self;
-        let (rows, bytes, wrap) = match form {
+        let (rows, row_bytes, wrap) = match form {
             Form::AlongK { rows } => (rows, K_BYTES, K_BYTES),
             Form::AlongN { columns } => (TRANSPOSED_ROWS, 2 * columns, span),
         };
         (0..rows).flat_map(move |row| {
             let first = start + row % 8 * span + row / 8 * stride;
-            (0..bytes)
+            (0..row_bytes)
                 .step_by(CHUNK)
                 .map(move |at| self.swizzled(first + at / wrap * leading + at % wrap))
         })
@@ -159,7 +208,8 @@ pub(crate) fn bfloat(code: u16) -> f32 {
     f32::from_bits(u32::from(code) << 16)
 }
 
-/// As a half's bits, exponent and mantissa sit 7 places higher and lack 8 in the exponent.
+/// Returns the value of a code. In a half's bits, its exponent and mantissa sit 7 places higher,
+/// and the exponent is larger by 8.
 #[inline]
 pub(crate) fn e4m3(code: u8) -> f32 {
     if code & 0x7f == 0x7f {
@@ -177,10 +227,11 @@ pub(crate) fn elements(element: Element, chunk: &[u8], mut take: impl FnMut(usiz
     match element {
         Element::F16 => codes.for_each(|(index, code)| take(index, half(code))),
         Element::Bf16 => codes.for_each(|(index, code)| take(index, bfloat(code))),
-        Element::E4m3 => chunk
-            .iter()
-            .enumerate()
-            .for_each(|(index, &code)| take(index, e4m3(code))),
+        Element::E4m3 => {
+            for (index, &code) in chunk.iter().enumerate() {
+                take(index, e4m3(code));
+            }
+        }
     }
 }
 
@@ -188,7 +239,12 @@ pub(crate) fn elements(element: Element, chunk: &[u8], mut take: impl FnMut(usiz
 mod tests {
     use super::*;
 
-    fn descriptor(start: u64, leading: u64, stride: u64, mode: u64) -> Result<Descriptor, String> {
+    fn descriptor(
+        start: u64,
+        leading: u64,
+        stride: u64,
+        mode: u64,
+    ) -> Result<Descriptor, DescriptorError> {
         Descriptor::decode(start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | mode << 62)
     }
 
@@ -207,16 +263,16 @@ mod tests {
             "row 13: chunk 2 ^ 5"
         );
         let narrow = descriptor(512, 16, 512, 2).unwrap();
-        let chunks: Vec<usize> = narrow.chunks(Form::AlongK { rows: 8 }).collect();
+        let narrow_chunks: Vec<usize> = narrow.chunks(Form::AlongK { rows: 8 }).collect();
         assert_eq!(
-            chunks[4],
+            narrow_chunks[4],
             512 + 128 + 16,
             "row 2 begins the second line of 128 bytes: chunk 0 ^ 1"
         );
         let transposed = descriptor(0, 4096, 1024, 1).unwrap();
-        let chunks: Vec<usize> = transposed.chunks(Form::AlongN { columns: 96 }).collect();
+        let across: Vec<usize> = transposed.chunks(Form::AlongN { columns: 96 }).collect();
         assert_eq!(
-            (chunks.len(), chunks[8], chunks[12 * 9 + 1]),
+            (across.len(), across[8], across[12 * 9 + 1]),
             (16 * 12, 4096, 1024 + 128)
         );
     }
@@ -252,7 +308,7 @@ mod tests {
             ),
             (2048, 0, 1024, columns, "`leading`"),
         ] {
-            let reason = check(start, leading, stride, form).unwrap_err();
+            let reason = check(start, leading, stride, form).unwrap_err().to_string();
             assert!(reason.contains(words), "{words}: {reason}");
         }
         let one_pattern = Form::AlongN { columns: 64 };
@@ -260,10 +316,13 @@ mod tests {
         assert!(
             descriptor(0, 0, 0, 0)
                 .unwrap_err()
+                .to_string()
                 .contains("swizzle mode 0")
         );
         for bit in 49..52 {
-            let error = Descriptor::decode(1 << 62 | 1 << bit).unwrap_err();
+            let error = Descriptor::decode(1 << 62 | 1 << bit)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("base offset"), "{error}");
         }
         let farthest = Descriptor {
