@@ -1,5 +1,5 @@
-//! Compiles what kernels and scheduler share: thread-local storage (`cpp/runtime.cc`) and the hooks of the traced build
-//! (`cpp/trace.cc`).
+//! Compiles what kernels and scheduler share: thread-local storage (`cpp/runtime.cc`) and the hooks
+//! of the traced build (`cpp/trace.cc`).
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

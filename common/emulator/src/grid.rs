@@ -19,12 +19,13 @@ pub struct Launch {
     pub cluster: u32,
     pub dynamic_shared_bytes: usize,
     pub schedule: Schedule,
-    /// Processor time that a CUDA thread may take before it waits or ends.
+    /// The processor time that a CUDA thread may take before it waits or ends.
     pub patience: Duration,
 }
 
 impl Launch {
-    /// More than any thread needs on the slowest machine: those of the stages take less than a tenth of a second.
+    /// A time that no thread needs on the slowest machine: those of the stages take less than a
+    /// tenth of a second.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
     pub(crate) fn linear_index(&self, [x, y, z]: [u32; 3]) -> u64 {
@@ -47,87 +48,102 @@ impl Launch {
         [x - x % self.cluster, y, z]
     }
 
+    /// Returns the number of blocks of a launch that is possible.
     pub(crate) fn check(&self) -> Result<usize, Fault> {
-        let refuse = |reason: String| Err(Fault::BadLaunch { reason });
         if self.dynamic_shared_bytes > MAX_SHARED_BYTES {
             return Err(Fault::SharedTooLarge {
                 requested: self.dynamic_shared_bytes,
                 limit: MAX_SHARED_BYTES,
             });
         }
-        for (name, dim, limit) in [
-            ("grid", self.grid, [i32::MAX as u32, 65535, 65535]),
-            ("block", self.block, [1024, 1024, 64]),
-        ] {
-            if dim
-                .iter()
-                .zip(limit)
-                .any(|(&size, limit)| size == 0 || size > limit)
-            {
-                return refuse(format!("{name} {dim:?} is outside 1 to {limit:?}"));
-            }
-        }
-        if self.cluster == 0
-            || self.cluster > MAX_CLUSTER
-            || !self.grid[0].is_multiple_of(self.cluster)
-        {
-            return refuse(format!(
-                "clusters of {} blocks: 1 to {MAX_CLUSTER} are possible, and a divisor of the grid's {} in x",
-                self.cluster, self.grid[0]
-            ));
-        }
-        let threads: u64 = self.block.iter().map(|&size| u64::from(size)).product();
+        check_extent("grid", self.grid, [i32::MAX as u32, 65535, 65535])?;
+        check_extent("block", self.block, [1024, 1024, 64])?;
+        self.check_cluster()?;
+        let threads = volume(self.block);
         if threads > 1024 {
-            return refuse(format!(
-                "block {:?} has {threads} threads, above 1024",
-                self.block
-            ));
+            let reason = format!("block {:?} has {threads} threads, above 1024", self.block);
+            return Err(Fault::BadLaunch { reason });
         }
         let together = threads * u64::from(self.cluster);
-        if self.cluster > 1 && (together > u64::from(MAX_TOGETHER) || !threads.is_multiple_of(128))
-        {
-            return refuse(format!(
-                "the emulator runs clusters of whole warpgroups and up to {MAX_TOGETHER} threads, not {} blocks of {threads}",
+        let is_too_large = together > u64::from(MAX_TOGETHER);
+        if self.cluster > 1 && (is_too_large || !threads.is_multiple_of(128)) {
+            let reason = format!(
+                "the emulator runs clusters of whole warpgroups and up to {MAX_TOGETHER} threads, \
+                 not {} blocks of {threads}",
                 self.cluster
-            ));
+            );
+            return Err(Fault::BadLaunch { reason });
         }
-        let blocks: u64 = self.grid.iter().map(|&size| u64::from(size)).product();
+        let blocks = volume(self.grid);
         usize::try_from(blocks).map_err(|_| Fault::BadLaunch {
             reason: format!("{blocks} blocks are too many"),
         })
+    }
+
+    fn check_cluster(&self) -> Result<(), Fault> {
+        let is_possible = (1..=MAX_CLUSTER).contains(&self.cluster);
+        if is_possible && self.grid[0].is_multiple_of(self.cluster) {
+            return Ok(());
+        }
+        let reason = format!(
+            "clusters of {} blocks: 1 to {MAX_CLUSTER} are possible, and a divisor of the grid's \
+             {} in x",
+            self.cluster, self.grid[0]
+        );
+        Err(Fault::BadLaunch { reason })
+    }
+
+    /// Returns the first block of each cluster of a grid of `blocks` blocks.
+    pub(crate) fn clusters(&self, blocks: u64) -> Vec<[u32; 3]> {
+        (0..blocks / u64::from(self.cluster))
+            .map(|number| self.cluster_index(number))
+            .collect()
     }
 
     pub(crate) fn cluster_index(&self, cluster: u64) -> [u32; 3] {
         self.block_index(cluster * u64::from(self.cluster))
     }
 
-    /// The block and local number of a thread in the cluster that begins with block `first`.
+    /// Returns the block and local number of a thread in the cluster that begins with block `[x, y,
+    /// z]`.
     pub(crate) fn in_cluster(&self, [x, y, z]: [u32; 3], thread: u32) -> ([u32; 3], u32) {
         let threads = self.block.iter().product::<u32>();
         ([x + thread / threads, y, z], thread % threads)
     }
 
-    /// The clusters of `blocks`, each by its first block, if all are in the grid.
+    /// Returns the clusters of `blocks`, each by its first block, if all are in the grid.
     pub(crate) fn check_blocks(&self, blocks: &[[u32; 3]]) -> Result<Vec<[u32; 3]>, Fault> {
-        let outside = |block: &&[u32; 3]| {
-            block
+        let mut clusters = Vec::new();
+        for &block in blocks {
+            if block
                 .iter()
                 .zip(self.grid)
                 .any(|(&index, size)| index >= size)
-        };
-        match blocks.iter().find(outside) {
-            Some(block) => Err(Fault::BadLaunch {
-                reason: format!("block {block:?} is not in grid {:?}", self.grid),
-            }),
-            None => {
-                let mut clusters = Vec::new();
-                for first in blocks.iter().map(|&block| self.first_of_cluster(block)) {
-                    if !clusters.contains(&first) {
-                        clusters.push(first);
-                    }
-                }
-                Ok(clusters)
+            {
+                return Err(Fault::BadLaunch {
+                    reason: format!("block {block:?} is not in grid {:?}", self.grid),
+                });
+            }
+            let first = self.first_of_cluster(block);
+            if !clusters.contains(&first) {
+                clusters.push(first);
             }
         }
+        Ok(clusters)
     }
+}
+
+fn check_extent(name: &str, extent: [u32; 3], limit: [u32; 3]) -> Result<(), Fault> {
+    for (size, largest) in extent.into_iter().zip(limit) {
+        if size == 0 || size > largest {
+            return Err(Fault::BadLaunch {
+                reason: format!("{name} {extent:?} is outside 1 to {limit:?}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn volume(extent: [u32; 3]) -> u64 {
+    extent.iter().map(|&size| u64::from(size)).product()
 }

@@ -28,7 +28,8 @@ impl Literal {
     }
 
     pub(crate) fn get(self) -> &'static CStr {
-        // SAFETY: a Literal is made from a &'static CStr, or by the shim from a string literal of the kernel's build.
+        // SAFETY: a Literal is made from a &'static CStr, or by the shim from a string literal of
+        // the kernel's build.
         unsafe { CStr::from_ptr(self.0) }
     }
 
@@ -52,13 +53,14 @@ impl Site {
         }
     }
 
-    /// The same call, in the traced build; in the plain one, a call in the same line.
+    /// Returns whether both are the same call, in the traced build; in the plain one, calls in the
+    /// same line.
     #[inline]
     pub(crate) fn same(self, other: Self) -> bool {
         self.line == other.line && self.code == other.code && self.file.same(other.file)
     }
 
-    /// Compares the name's address only: false is no answer.
+    /// Compares the file name's address only: false is no answer.
     #[inline]
     pub(crate) fn identical(self, other: Self) -> bool {
         self.line == other.line && self.code == other.code && self.file.0 == other.file.0
@@ -75,12 +77,13 @@ impl Site {
         }
     }
 
-    /// The number of the line, by which sites are suppressed.
+    /// Returns the number of the line, by which sites are suppressed.
     pub(crate) fn number(self) -> u32 {
         number(Key::Line(self.file.get(), self.line))
     }
 
-    /// For an access: the place in the program, which knows into what the line was inlined.
+    /// Returns the number of an access: that of its place in the program, which knows into what the
+    /// line was inlined.
     pub(crate) fn access_number(self) -> u32 {
         match self.code {
             0 => self.number(),
@@ -142,21 +145,29 @@ fn number(key: Key) -> u32 {
 pub(crate) struct Places(HashMap<u32, Vec<Place>>);
 
 impl Places {
-    /// Never empty.
+    /// Returns the lines of a site, innermost first; never none.
     pub(crate) fn get(&mut self, number: u32) -> Vec<Place> {
-        let resolve = || {
-            let key = SITES
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
-                .value(number);
-            match key {
-                Key::Code(address) => source::frames(address),
-                Key::Line(file, line) => vec![Place {
-                    file: file.to_string_lossy().into_owned(),
-                    line,
-                }],
-            }
-        };
-        self.0.entry(number).or_insert_with(resolve).clone()
+        let places = self.0.entry(number).or_insert_with(|| resolve(number));
+        places.clone()
+    }
+
+    /// Names the outermost line of a site.
+    pub(crate) fn name(&mut self, number: u32) -> String {
+        let places = self.get(number);
+        places.last().map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+fn resolve(number: u32) -> Vec<Place> {
+    let key = SITES
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .value(number);
+    match key {
+        Key::Code(address) => source::frames(address),
+        Key::Line(file, line) => vec![Place {
+            file: file.to_string_lossy().into_owned(),
+            line,
+        }],
     }
 }

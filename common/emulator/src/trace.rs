@@ -1,10 +1,11 @@
 //! Tracing: a launch of the traced build, with every access judged by happens-before and counted.
 //!
-//! The order in which the emulator happens to run threads decides nothing: two accesses are ordered only by synchronisation.
-//! What that is, is said in one place per primitive, in the FFI module and in what it calls: `__syncthreads`, `__syncwarp`
-//! of the lanes in its mask, named barriers, an arrival at an mbarrier with who observes the end of that phase, a cp.async
-//! with the wait of its own thread, and what TMA and wgmma do with what completes it. Shuffles, votes and matrix operations
-//! order nothing. `GLOSSARY.md` defines the words and the counters.
+//! The order in which the emulator happens to run threads decides nothing: two accesses are ordered
+//! only by synchronisation. What that is, is said in one place per primitive, in the FFI module and
+//! in what it calls: `__syncthreads`, `__syncwarp` of the lanes in its mask, named barriers, an
+//! arrival at an mbarrier with who observes the end of that phase, a cp.async with the wait of its
+//! own thread, and what TMA and wgmma do with what completes it. Shuffles, votes and matrix
+//! operations order nothing. `GLOSSARY.md` defines the words and the counters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use rayon::prelude::*;
 
 use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch};
-use crate::judge::Outcome;
 use crate::judge::global::Run;
+use crate::judge::hint::Hint;
+use crate::judge::observed::Sighting;
+use crate::judge::operation::Bytes;
 use crate::judge::order::Actor;
-use crate::judge::raw::{Found, Hint, Raw, Side};
-use crate::judge::requests::Space;
+use crate::judge::raw::{Hazards, Raw, Side};
+use crate::judge::{Outcome, Sync};
 use crate::launch::Shared;
 use crate::layout::Layouts;
 use crate::site::Places;
@@ -30,15 +33,15 @@ pub use crate::judge::memory::{Access, Allocation, Memory};
 pub use crate::judge::observed::{Does, Observations, Observed, Passed, Seen, Step, Watch};
 pub use crate::judge::order::How;
 
-/// Described hazards; the rest is counted.
+/// The most hazards that are described; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
 
-/// What of a launch is traced: by default all of it, with all synchronisation.
+/// The part of a launch that is traced: by default all of it, with all synchronisation.
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'a> {
-    /// `None`: all.
+    /// The blocks to trace; `None` for all.
     pub blocks: Option<&'a [[u32; 3]]>,
-    /// Synchronisation that is left out.
+    /// The synchronisation that is left out.
     pub suppress: Option<&'a Place>,
     pub watch: Option<Watch>,
 }
@@ -49,14 +52,14 @@ pub struct SyncSite {
     pub place: Place,
 }
 
-/// The same for every run with the same schedule.
+/// The report of a traced launch: the same for every run with the same schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceReport {
     /// Each pair of places once, by kind and place; at most [`MAX_HAZARDS`].
     pub hazards: Vec<Hazard>,
-    /// Beyond [`MAX_HAZARDS`].
+    /// The number of hazards beyond [`MAX_HAZARDS`].
     pub more_hazards: usize,
-    /// Stopped blocks count up to there.
+    /// The counts; a stopped block counts up to where it was stopped.
     pub counted: Counted,
     pub sync_sites: Vec<SyncSite>,
     pub observations: Observations,
@@ -70,29 +73,28 @@ pub struct TraceReport {
 ///
 /// # Safety
 ///
-/// As [`crate::launch()`]; `memory` must hold every buffer that the kernel reaches through its params, and these.
+/// As [`crate::launch()`]; `memory` must hold every buffer that the kernel reaches through its
+/// params, and these.
 pub unsafe fn trace(
     launch: &Launch,
     memory: Memory,
     selection: &Selection<'_>,
 ) -> Result<TraceReport, Fault> {
-    let all = launch.check()?;
-    let clusters: Vec<[u32; 3]> = match selection.blocks {
+    let all = launch.check()? as u64;
+    let clusters = match selection.blocks {
         Some(blocks) => launch.check_blocks(blocks)?,
-        None => (0..all as u64 / u64::from(launch.cluster))
-            .map(|number| launch.cluster_index(number))
-            .collect(),
+        None => launch.clusters(all),
     };
     let layouts = Layouts::new(launch.schedule);
     let watch = selection.watch.clone().map(Arc::new);
-    let memory = Arc::new(memory);
+    let shared_memory = Arc::new(memory);
     let shared = Shared(launch);
-    let ends: Vec<(Result<(), Fault>, Outcome)> = clusters
+    let ends = clusters
         .par_iter()
         .map(|&first| {
             let mut outcome = Outcome::default();
             let tracing = Tracing {
-                memory: &memory,
+                memory: &shared_memory,
                 watch: watch.as_ref(),
                 outcome: &mut outcome,
             };
@@ -106,82 +108,112 @@ pub unsafe fn trace(
                     Some(tracing),
                 )
             };
-            (result, outcome)
+            End {
+                first,
+                result,
+                outcome,
+            }
         })
         .collect();
-    let end = End {
-        all: all as u64,
-        memory: &memory,
+    let summary = Summary {
+        launch,
+        all,
+        memory: &shared_memory,
         watch: watch.as_deref(),
     };
-    Ok(summarise(launch, &clusters, ends, &end))
+    Ok(summary.report(&clusters, ends))
 }
 
-struct End<'a> {
+/// The end of a cluster, whose first block is `first`.
+struct End {
+    first: [u32; 3],
+    result: Result<(), Fault>,
+    outcome: Outcome,
+}
+
+/// The launch whose traced clusters are put together in one report.
+struct Summary<'a> {
+    launch: &'a Launch,
+    /// The number of its blocks.
     all: u64,
     memory: &'a Memory,
     watch: Option<&'a Watch>,
 }
 
-fn summarise(
-    launch: &Launch,
-    clusters: &[[u32; 3]],
-    ends: Vec<(Result<(), Fault>, Outcome)>,
-    &End { all, memory, watch }: &End<'_>,
-) -> TraceReport {
-    let mut observer = Observer::default();
-    let mut found = Found::default();
-    let mut stopped = Vec::new();
-    let traced_blocks = ends.len() as u64 * u64::from(launch.cluster);
-    let mut counted = Counted {
-        launch_blocks: all,
-        traced_blocks,
-        cluster: launch.cluster.into(),
-        ..Counted::default()
-    };
-    let mut alike = true;
-    let (mut syncs, mut runs) = (BTreeSet::new(), Vec::new());
-    let mut places = Places::default();
-    for (index, (result, outcome)) in ends.into_iter().enumerate() {
-        match result {
-            Ok(()) | Err(Fault::Hazard { .. }) => {}
-            // The trace has seen the access itself.
-            Err(Fault::SharedOverflow { .. }) if outcome.found.is_out_of_bounds() => {}
-            Err(fault) => stopped.push((fault.block().unwrap_or(clusters[index]), fault)),
+impl Summary<'_> {
+    fn report(&self, clusters: &[[u32; 3]], ends: Vec<End>) -> TraceReport {
+        let mut observer = Observer::default();
+        let mut hazards = Hazards::default();
+        let mut stopped = Vec::new();
+        let counted = self.count(&ends);
+        let (mut syncs, mut runs) = (BTreeSet::new(), Vec::new());
+        for (index, end) in ends.into_iter().enumerate() {
+            let End {
+                first,
+                result,
+                outcome,
+            } = end;
+            match result {
+                Ok(()) | Err(Fault::Hazard { .. }) => {}
+                // The trace has seen the access itself.
+                Err(Fault::SharedOverflow { .. }) if outcome.hazards.is_out_of_bounds() => {}
+                Err(fault) => stopped.push((fault.block().unwrap_or(first), fault)),
+            }
+            if let Some(watch) = self.watch {
+                observer.add(self.launch, first, watch, self.memory, &outcome);
+            }
+            hazards.merge(outcome.hazards);
+            syncs.extend(outcome.syncs);
+            runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
         }
-        counted.sum += outcome.counters;
-        counted.shared_bytes_touched = counted.shared_bytes_touched.max(outcome.touched as u64);
-        alike &= *counted.each.get_or_insert(outcome.counters) == outcome.counters;
-        if let Some(watch) = watch {
-            observer.add(launch, clusters[index], watch, memory, &outcome);
-        }
-        found.merge(outcome.found);
-        syncs.extend(outcome.syncs);
-        runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
-    }
-    counted.each = counted.each.filter(|_| alike);
-    compare_blocks(launch, clusters, runs, &mut found);
+        compare_blocks(self.launch, clusters, runs, &mut hazards);
 
-    let mut hazards = found.describe(memory, &mut places);
-    hazards.extend(describe_stops(stopped));
-    let more_hazards = hazards.len().saturating_sub(MAX_HAZARDS);
-    hazards.truncate(MAX_HAZARDS);
-    let mut sync_sites: Vec<SyncSite> = syncs
-        .into_iter()
-        .map(|(sync, site)| SyncSite {
+        let mut places = Places::default();
+        let mut described = hazards.describe(self.memory, &mut places);
+        described.extend(describe_stops(stopped));
+        let more_hazards = described.len().saturating_sub(MAX_HAZARDS);
+        described.truncate(MAX_HAZARDS);
+        TraceReport {
+            observations: observer.describe(&mut places),
+            hazards: described,
+            more_hazards,
+            counted,
+            sync_sites: describe_syncs(syncs, &mut places),
+        }
+    }
+
+    fn count(&self, ends: &[End]) -> Counted {
+        let cluster = u64::from(self.launch.cluster);
+        let mut counted = Counted {
+            launch_blocks: self.all,
+            traced_blocks: ends.len() as u64 * cluster,
+            cluster,
+            per_cluster: ends.first().map(|end| end.outcome.counters),
+            ..Counted::default()
+        };
+        for End { outcome, .. } in ends {
+            counted.sum += outcome.counters;
+            let touched = outcome.touched as u64;
+            counted.shared_bytes_touched = counted.shared_bytes_touched.max(touched);
+            if counted.per_cluster != Some(outcome.counters) {
+                counted.per_cluster = None;
+            }
+        }
+        counted
+    }
+}
+
+fn describe_syncs(syncs: BTreeSet<(Sync, u32)>, places: &mut Places) -> Vec<SyncSite> {
+    let mut sites = Vec::new();
+    for (sync, site) in syncs {
+        sites.push(SyncSite {
             operation: sync.operation().to_owned(),
             place: places.get(site).swap_remove(0),
-        })
-        .collect();
-    sync_sites.sort_by(|a, b| (&a.place, &a.operation).cmp(&(&b.place, &b.operation)));
-    sync_sites.dedup();
-    TraceReport {
-        observations: observer.describe(&mut places),
-        hazards,
-        more_hazards,
-        counted,
-        sync_sites,
+        });
     }
+    sites.sort_by(|a, b| (&a.place, &a.operation).cmp(&(&b.place, &b.operation)));
+    sites.dedup();
+    sites
 }
 
 #[derive(Default)]
@@ -204,99 +236,115 @@ impl Observer {
         memory: &Memory,
         outcome: &Outcome,
     ) {
-        for &(shown, thread, site, way) in &outcome.shown {
-            let Some(what) = Seen::from_number(shown.what) else {
+        let first_way = self.ways.len();
+        for sighting in &outcome.sightings {
+            self.add_value(launch, cluster, first_way, sighting);
+        }
+        if !outcome.sightings.is_empty() {
+            self.add_trail(memory, outcome);
+        }
+        for run in &outcome.runs {
+            let Some((allocation, offset)) = memory.locate(run.start) else {
                 continue;
             };
-            let place = self.sites.iter().position(|&known| known == site);
-            let place = place.unwrap_or_else(|| {
-                self.sites.push(site);
-                self.sites.len() - 1
-            });
-            let (block, thread) = launch.in_cluster(cluster, thread);
-            self.values.push(Observed {
-                what,
-                tile: shown.tile,
-                index: shown.index,
-                element: shown.element,
-                value: shown.value,
-                block,
-                thread,
-                place,
-                way: self.ways.len() + way as usize,
-            });
-        }
-        if !outcome.shown.is_empty() {
-            self.ways.extend(outcome.trail.ways.iter().cloned());
-            let name = |place| memory.locate(place).map(|(found, _)| found.name.clone());
-            let reads = outcome.trail.reads.iter();
-            self.reads
-                .extend(reads.filter_map(|(&site, &place)| Some((name(place)?, site))));
-            self.ends.extend(&outcome.trail.ends);
-            for &(thread, site, keys) in &outcome.trail.visible {
-                let is_of_row = outcome.shown.iter().any(|&(_, of, ..)| of == thread);
-                if is_of_row && !self.visible.contains(&(keys, site)) {
-                    self.visible.push((keys, site));
-                }
+            if run.write
+                && allocation.name == "o"
+                && offset < watch.output.end
+                && offset + run.bytes as usize > watch.output.start
+            {
+                self.stores.insert(run.site);
             }
         }
-        let is_of_row = |run: &&Run| {
-            let (start, end) = (run.start as usize, (run.start + run.bytes) as usize);
-            memory
-                .locate(run.start)
-                .is_some_and(|(allocation, offset)| {
-                    run.write
-                        && allocation.name == "o"
-                        && offset < watch.output.end
-                        && offset + (end - start) > watch.output.start
-                })
+    }
+
+    fn add_value(
+        &mut self,
+        launch: &Launch,
+        cluster: [u32; 3],
+        first_way: usize,
+        sighting: &Sighting,
+    ) {
+        let shown = &sighting.shown;
+        let Some(what) = Seen::from_number(shown.what) else {
+            return;
         };
-        let stores = outcome.runs.iter().filter(is_of_row);
-        self.stores.extend(stores.map(|run| run.site));
+        let mut sites = self.sites.iter();
+        let known = sites.position(|&site| site == sighting.site);
+        let place = known.unwrap_or(self.sites.len());
+        if known.is_none() {
+            self.sites.push(sighting.site);
+        }
+        let (block, thread) = launch.in_cluster(cluster, sighting.thread);
+        self.values.push(Observed {
+            what,
+            tile: shown.tile,
+            index: shown.index,
+            element: shown.element,
+            value: shown.value,
+            block,
+            thread,
+            place,
+            way: first_way + sighting.way as usize,
+        });
+    }
+
+    /// Adds the ways of a cluster whose threads have shown something.
+    fn add_trail(&mut self, memory: &Memory, outcome: &Outcome) {
+        let trail = &outcome.trail;
+        self.ways.extend(trail.ways.iter().cloned());
+        for (&site, &place) in &trail.reads {
+            if let Some((allocation, _)) = memory.locate(place) {
+                self.reads.insert((allocation.name.clone(), site));
+            }
+        }
+        self.ends.extend(&trail.ends);
+        for &(thread, site, keys) in &trail.visible {
+            let mut sightings = outcome.sightings.iter();
+            let is_of_row = sightings.any(|sighting| sighting.thread == thread);
+            if is_of_row && !self.visible.contains(&(keys, site)) {
+                self.visible.push((keys, site));
+            }
+        }
     }
 
     fn describe(self, places: &mut Places) -> Observations {
-        let mut passed = |site: u32, does: Does| Passed {
-            does,
-            places: places.get(site),
-        };
-        Observations {
+        let mut observations = Observations {
             values: self.values,
-            ways: self
-                .ways
-                .into_iter()
-                .map(|way| {
-                    way.into_iter()
-                        .map(|(site, does)| passed(site, does))
-                        .collect()
-                })
-                .collect(),
-            ends: self
-                .ends
-                .into_iter()
-                .map(|(site, step)| passed(site, Does::Step(step)))
-                .collect(),
-            visible: self
-                .visible
-                .into_iter()
-                .map(|(keys, site)| (keys, passed(site, Does::Step(Step::Visible))))
-                .collect(),
-            places: self
-                .sites
-                .into_iter()
-                .map(|site| places.get(site))
-                .collect(),
-            reads: self
-                .reads
-                .into_iter()
-                .map(|(name, site)| (name, places.get(site)))
-                .collect(),
-            stores: self
-                .stores
-                .into_iter()
-                .map(|site| places.get(site))
-                .collect(),
+            ..Observations::default()
+        };
+        for way in self.ways {
+            let mut steps = Vec::new();
+            for (site, does) in way {
+                steps.push(passed(places, site, does));
+            }
+            observations.ways.push(steps);
         }
+        for (site, step) in self.ends {
+            observations
+                .ends
+                .push(passed(places, site, Does::Step(step)));
+        }
+        for (keys, site) in self.visible {
+            let count = passed(places, site, Does::Step(Step::Visible));
+            observations.visible.push((keys, count));
+        }
+        for site in self.sites {
+            observations.places.push(places.get(site));
+        }
+        for (name, site) in self.reads {
+            observations.reads.push((name, places.get(site)));
+        }
+        for site in self.stores {
+            observations.stores.push(places.get(site));
+        }
+        observations
+    }
+}
+
+fn passed(places: &mut Places, site: u32, does: Does) -> Passed {
+    Passed {
+        does,
+        places: places.get(site),
     }
 }
 
@@ -326,49 +374,54 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
     hazards
 }
 
-/// Clusters are always concurrent. `blocks`: the first of each.
+/// Reports races between clusters, which are always concurrent. `blocks`: the first of each.
 fn compare_blocks(
     launch: &Launch,
     blocks: &[[u32; 3]],
     mut runs: Vec<(usize, Run)>,
-    found: &mut Found,
+    hazards: &mut Hazards,
 ) {
     runs.sort_by_key(|(block, run)| (run.start, *block, run.write));
-    let end = |run: &Run| run.start + run.bytes;
     let mut open: Vec<(usize, Run)> = Vec::new();
     for (block, run) in runs {
-        open.retain(|(_, other)| end(other) > run.start);
-        for (other_block, other) in &open {
-            if *other_block == block || !(run.write || other.write) {
+        open.retain(|(_, other)| other.end() > run.start);
+        for &(other_block, other) in &open {
+            if other_block == block || !(run.write || other.write) {
                 continue;
             }
-            let side = |run: &Run| Side {
-                actor: Actor::Thread(launch.in_cluster(blocks[0], run.thread).1),
-                how: if run.write { How::Write } else { How::Read },
-                site: run.site,
-            };
-            let (first, second) = ((*other_block, other), (block, &run));
-            let (first, second) = if first.0 <= second.0 {
-                (first, second)
+            let (first, second) = if other_block <= block {
+                ((other_block, other), (block, run))
             } else {
-                (second, first)
+                ((block, run), (other_block, other))
             };
+            let bytes = run.end().min(other.end()) - run.start;
+            let (first_block, first_side) = side(launch, blocks[first.0], &first.1);
+            let (second_block, second_side) = side(launch, blocks[second.0], &second.1);
             let raw = Raw {
-                kind: HazardKind::Race,
-                first: side(first.1),
-                second: Some(side(second.1)),
-                other_block: Some(launch.in_cluster(blocks[second.0], second.1.thread).0),
-                space: Space::Global,
-                offset: run.start,
-                bytes: end(&run).min(end(other)) - run.start,
-                source: None,
-                hint: Hint::Blocks,
-                times: 1,
+                other_block: Some(second_block),
+                ..Raw::new(
+                    HazardKind::Race,
+                    first_side,
+                    Some(second_side),
+                    Bytes::global(run.start, bytes as usize),
+                    Hint::Blocks,
+                )
             };
-            found.add(launch.in_cluster(blocks[first.0], first.1.thread).0, raw);
+            hazards.add(first_block, raw);
         }
         open.push((block, run));
     }
+}
+
+/// Returns the block and the side of a run in the cluster that begins with block `cluster`.
+fn side(launch: &Launch, cluster: [u32; 3], run: &Run) -> ([u32; 3], Side) {
+    let (block, thread) = launch.in_cluster(cluster, run.thread);
+    let side = Side {
+        actor: Actor::Thread(thread),
+        how: if run.write { How::Write } else { How::Read },
+        site: run.site,
+    };
+    (block, side)
 }
 
 /// Whether the first instruction of `entry` has a source line.

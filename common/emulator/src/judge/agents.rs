@@ -1,20 +1,21 @@
-//! Asynchronous operations of TMA and wgmma, which reach memory by the async proxy. One is judged when it is issued, with what
-//! its threads know then; nobody knows of its end before its agent has completed it, so that a read of what TMA brings is a
-//! hazard until the reader knows of the phase's end, whoever ran first.
+//! Asynchronous operations of TMA and wgmma, which reach memory by the async proxy. One is judged
+//! when it is issued, with what its threads know then; nobody knows of its end before its agent has
+//! completed it, so that a read of what TMA brings is a hazard until the reader knows of the
+//! phase's end, whoever ran first.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::clocks::Agent;
 use super::hazard::HazardKind;
+use super::hint::{AsyncHint, Hint};
 use super::memory::Access;
-use super::operation::{Fork, Made, UnderWay, Written};
+use super::operation::{Bytes, Fork, Operation, UnderWay, Written};
 use super::order::{Actor, How};
-use super::raw::{Hint, Side};
+use super::raw::Side;
 use super::requests::Space;
 use super::{Content, Judge, Stop};
 
-/// Operations under way before the complete ones are looked for.
+/// The number of operations under way from which on the complete ones are looked for.
 const MANY_UNDER_WAY: usize = 256;
 
 impl Judge {
@@ -22,7 +23,7 @@ impl Judge {
         self.order.agent()
     }
 
-    fn forked(fork: &Fork, how: How) -> Made {
+    fn forked(fork: &Fork, how: How) -> Operation {
         let &Fork {
             agent,
             clock,
@@ -35,26 +36,21 @@ impl Judge {
             first: first as u16,
             count: count as u16,
         };
-        Made {
+        Operation {
             clock,
-            ..Made::by(actor, how, site)
+            ..Operation::new(actor, how, site)
         }
     }
 
     pub(crate) fn fork_shared(&mut self, fork: &Fork, how: How, range: Range<usize>) {
-        let made = Self::forked(fork, how);
-        if self.touch(Space::Shared, range.start as u32, range.len(), made) {
-            self.push_under_way(
-                made,
-                fork.agent,
-                Space::Shared,
-                range.start as u32,
-                range.len(),
-            );
+        let operation = Self::forked(fork, how);
+        let bytes = Bytes::shared(range);
+        if self.touch(bytes.space, bytes.start, bytes.count as usize, operation) {
+            self.push_under_way(operation, fork.agent, bytes);
         }
     }
 
-    /// `bytes` bytes of global memory. Returns their place, if they count.
+    /// Judges an agent's access to global memory. Returns its place, if it counts.
     pub(crate) fn fork_global(
         &mut self,
         fork: &Fork,
@@ -62,19 +58,17 @@ impl Judge {
         address: usize,
         bytes: usize,
     ) -> Result<Option<u32>, Stop> {
-        let made = Self::forked(fork, how);
-        let Some((Space::Global, place)) = self.place(address, bytes, made)? else {
+        let operation = Self::forked(fork, how);
+        let Some((Space::Global, place)) = self.place(address, bytes, operation)? else {
             return Ok(None);
         };
-        if !self.touch(Space::Global, place, bytes, made) {
+        if !self.touch(Space::Global, place, bytes, operation) {
             return Ok(None);
         }
-        let memory = Arc::clone(&self.setup().memory);
-        if memory
-            .locate(place)
-            .is_some_and(|(allocation, _)| allocation.access == Access::Output)
-        {
-            self.push_under_way(made, fork.agent, Space::Global, place, bytes);
+        let allocation = self.setup().memory.locate(place);
+        let is_output = allocation.is_some_and(|(it, _)| it.access == Access::Output);
+        if is_output {
+            self.push_under_way(operation, fork.agent, Bytes::global(place, bytes));
         }
         Ok(Some(place))
     }
@@ -87,105 +81,93 @@ impl Judge {
         self.order.fence(thread);
     }
 
-    fn push_under_way(&mut self, made: Made, agent: Agent, space: Space, start: u32, bytes: usize) {
+    fn push_under_way(&mut self, operation: Operation, agent: Agent, bytes: Bytes) {
         if self.under_way.len() >= MANY_UNDER_WAY && self.under_way.len().is_power_of_two() {
             self.forget_complete();
         }
         self.under_way.push(UnderWay {
-            made,
+            operation,
             agent,
-            space,
-            start,
-            bytes: bytes as u32,
+            bytes,
         });
     }
 
-    /// What anybody knows to be complete, all know after the block's next barrier.
+    /// Forgets what is complete: what anybody knows of, all know after the block's next barrier.
     fn forget_complete(&mut self) {
         let order = &self.order;
         self.under_way
-            .retain(|it| !order.is_complete(it.agent, it.made.clock));
+            .retain(|it| !order.is_complete(it.agent, it.operation.clock));
     }
 
     pub(super) fn keep_under_way(&mut self) {
         self.forget_complete();
-        for &UnderWay {
-            made,
-            space,
-            start,
-            bytes,
-            ..
+        for UnderWay {
+            operation, bytes, ..
         } in &self.under_way
         {
-            let event = self
-                .order
-                .agent_event(made.actor, made.clock, made.site, made.how);
-            match space {
+            let event = self.order.agent_event(
+                operation.actor,
+                operation.clock,
+                operation.site,
+                operation.how,
+            );
+            let (start, count) = (bytes.start, bytes.count as usize);
+            match bytes.space {
                 Space::Shared => {
-                    let cells = self.shared[start as usize..][..bytes as usize].iter_mut();
+                    let cells = self.shared[start as usize..][..count].iter_mut();
                     self.order.survive(cells, event);
                 }
-                Space::Global => self
-                    .global
-                    .survive(&mut self.order, start, bytes as usize, event),
+                Space::Global => self.global.survive(&mut self.order, start, count, event),
             }
         }
     }
 
-    /// The generic writes there must have been fenced by their writer, and who issues the operation must know of that. Else a
-    /// read may miss the write, and a write may be lost below it.
-    pub(super) fn check_fences(&mut self, range: Range<usize>, made: Made) {
-        if self.content[range.clone()]
-            .iter()
-            .all(|&content| content == Content::Fetched)
-        {
-            return;
-        }
+    /// Reports generic writes in `range` that an operation of the async proxy may miss, or be lost
+    /// below: each must have been fenced by its writer, and who issues the operation must know of
+    /// that.
+    pub(super) fn check_fences(&mut self, range: Range<usize>, operation: Operation) {
         let (mut last, mut is_fenced) = (None, true);
         let mut unfenced: Option<(Written, Range<usize>)> = None;
         for at in range {
-            let written = self.written[at];
             if !matches!(self.content[at], Content::Value | Content::Copied) {
                 continue;
             }
-            if last != Some(written) {
-                last = Some(written);
+            let writer = self.written[at];
+            if last != Some(writer) {
+                last = Some(writer);
                 is_fenced = self
                     .order
-                    .is_fenced(written.actor(), written.fences, made.actor);
+                    .is_fenced(writer.actor(), writer.fences, operation.actor);
             }
             if is_fenced {
                 continue;
             }
             match &mut unfenced {
-                Some((known, bytes)) if *known == written => bytes.end = at + 1,
+                Some((known, bytes)) if *known == writer => bytes.end = at + 1,
                 _ => {
-                    if let Some((written, bytes)) = unfenced.replace((written, at..at + 1)) {
-                        self.report_unfenced(written, bytes, made);
+                    if let Some((known, bytes)) = unfenced.replace((writer, at..at + 1)) {
+                        self.report_unfenced(known, bytes, operation);
                     }
                 }
             }
         }
-        if let Some((written, bytes)) = unfenced {
-            self.report_unfenced(written, bytes, made);
+        if let Some((writer, bytes)) = unfenced {
+            self.report_unfenced(writer, bytes, operation);
         }
     }
 
-    fn report_unfenced(&mut self, written: Written, bytes: Range<usize>, made: Made) {
-        let actor = written.actor();
+    fn report_unfenced(&mut self, written: Written, bytes: Range<usize>, operation: Operation) {
         let first = Side {
-            actor,
+            actor: written.actor(),
             how: written.how,
             site: written.site,
         };
-        let sides = (first, Some(made.side()));
-        self.found(
+        self.report_pair(
             HazardKind::MissingProxyFence,
-            sides,
-            Space::Shared,
-            bytes.start as u32,
-            bytes.len() as u32,
-            Hint::NotFenced,
+            first,
+            operation.side(),
+            Bytes::shared(bytes),
+            Hint::Async(AsyncHint::NotFenced),
         );
     }
 }

@@ -1,15 +1,17 @@
 //! Vector clocks of one block's threads: which event of one thread another thread has been told of.
 //!
-//! A thread's own clock ticks whenever it takes part in synchronisation, so (thread, clock) names a stretch of its program.
-//! A barrier of the whole block starts a new *generation*: events of older generations are known to everyone.
+//! A thread's own clock ticks whenever it takes part in synchronisation, so (thread, clock) names a
+//! stretch of its program. A barrier of the whole block starts a new *generation*: events of older
+//! generations are known to everyone.
 //!
-//! What runs asynchronously is an *agent* with a column of its own. Its events are known to nobody, not even to the issuing
-//! thread, until somebody is told by what completes them. A barrier of the block passes that knowledge on; it completes
-//! nothing. An agent's clock counts its operations in order of completion: a thread's copies that arrive at an mbarrier, the
-//! bytes that TMA brings to an mbarrier, a warpgroup's groups of wgmma, a thread's groups of TMA stores.
+//! What runs asynchronously is an *agent* with a column of its own. Its events are known to nobody,
+//! not even to the issuing thread, until somebody is told by what completes them. A barrier of the
+//! block passes that knowledge on; it completes nothing. An agent's clock counts its operations in
+//! order of completion: a thread's copies that arrive at an mbarrier, the bytes that TMA brings to
+//! an mbarrier, a warpgroup's groups of wgmma, a thread's groups of TMA stores.
 //!
-//! Proxy fences have a column per thread, in which the clock counts all fences of the block: a write remembers how many
-//! there had been and asks for a later one.
+//! Proxy fences have a column per thread, in which the clock counts all fences of the block: a
+//! write remembers how many there had been and asks for a later one.
 
 /// A column of the clocks beyond the threads'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,11 +20,12 @@ pub(crate) struct Agent(u16);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clocks {
     threads: usize,
-    /// Columns in use: the threads, then agents and fences on demand.
+    /// The columns in use: the threads, then agents and fences on demand.
     used: usize,
     columns: usize,
-    /// First column of the threads' copies, and of their fences.
+    /// The first column of the threads' copies.
     copies: Option<usize>,
+    /// The first column of the threads' fences.
     fences: Option<usize>,
     fence: u32,
     /// Row t: what thread t knows of each column; on the diagonal its own clock.
@@ -33,7 +36,8 @@ pub(crate) struct Clocks {
     joined: Vec<u32>,
 }
 
-/// What an arrival at an mbarrier or named barrier publishes to those who come after it.
+/// The knowledge that an arrival at an mbarrier or named barrier publishes to those who come after
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signal {
     generation: u32,
@@ -64,7 +68,9 @@ impl Clocks {
         let (threads, columns) = (self.threads, self.columns);
         self.known.clear();
         self.known.resize(threads * columns, 0);
-        (0..threads).for_each(|t| self.known[t * columns + t] = 1);
+        for thread in 0..threads {
+            self.known[thread * columns + thread] = 1;
+        }
     }
 
     /// Adds columns of which nobody knows anything; returns the first.
@@ -107,13 +113,13 @@ impl Clocks {
 
     pub(crate) fn fence(&mut self, thread: u32) {
         let first = match self.fences {
-            Some(first) => first,
+            Some(column) => column,
             None => self.add_columns(self.threads),
         };
         self.fences = Some(first);
         self.fence += 1;
-        let fence = self.fence;
-        self.row(thread)[first + thread as usize] = fence;
+        let latest = self.fence;
+        self.row(thread)[first + thread as usize] = latest;
     }
 
     #[inline]
@@ -130,7 +136,7 @@ impl Clocks {
         &mut self.known[thread as usize * self.columns..][..self.columns]
     }
 
-    /// Events of other generations come before everything now.
+    /// Returns the present generation: events of others come before everything now.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
@@ -145,7 +151,8 @@ impl Clocks {
         self.known[thread as usize * self.columns + other as usize] >= clock
     }
 
-    /// Whoever learns of it later learns what the thread did up to now.
+    /// Ticks a thread's clock: whoever learns of the copy later learns what the thread did up to
+    /// now.
     pub(crate) fn issue_copy(&mut self, thread: u32) {
         self.row(thread)[thread as usize] += 1;
     }
@@ -155,7 +162,8 @@ impl Clocks {
             .is_some_and(|first| self.knows(thread, first as u32 + other, copy))
     }
 
-    /// wait_group of `thread` for its copies up to number `copy`; also a point of synchronisation.
+    /// Makes a thread wait for its copies up to number `copy`, which is a point of synchronisation,
+    /// too.
     pub(crate) fn wait_for_copies(&mut self, thread: u32, copy: u32) {
         if let Some(first) = self.copies {
             let known = &mut self.row(thread)[first + thread as usize];
@@ -166,52 +174,45 @@ impl Clocks {
 
     pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
         signal.renew(self.generation, self.columns);
-        let known =
-            &mut signal.known[self.copies.expect("they have been announced") + thread as usize];
+        let first = self.copies.expect("they have been announced");
+        let known = &mut signal.known[first + thread as usize];
         *known = copy.max(*known);
     }
 
     pub(crate) fn meet(&mut self, participants: impl Iterator<Item = u32> + Clone) {
-        let mut joined = std::mem::take(&mut self.joined);
-        joined.clear();
-        joined.resize(self.columns, 0);
+        let mut union = std::mem::take(&mut self.joined);
+        union.clear();
+        union.resize(self.columns, 0);
         for thread in participants.clone() {
-            joined
-                .iter_mut()
-                .zip(self.row(thread))
-                .for_each(|(most, &mut known)| *most = (*most).max(known));
+            join(&mut union, self.row(thread));
         }
         for thread in participants {
             let row = self.row(thread);
-            row.copy_from_slice(&joined);
+            row.copy_from_slice(&union);
             row[thread as usize] += 1;
         }
-        self.joined = joined;
+        self.joined = union;
     }
 
-    /// A new generation, which is returned. What anybody knows of agents and fences all know now.
-    pub(crate) fn meet_all(&mut self) -> u32 {
+    /// Begins a new generation. What anybody knows of agents and fences all know now.
+    pub(crate) fn meet_all(&mut self) {
         self.generation += 1;
         let agents = self.threads..self.columns;
-        let mut joined = std::mem::take(&mut self.joined);
-        joined.clear();
-        joined.resize(agents.len(), 0);
-        if !joined.is_empty() {
-            for row in self.known.chunks(self.columns) {
-                joined
-                    .iter_mut()
-                    .zip(&row[agents.clone()])
-                    .for_each(|(most, &known)| *most = (*most).max(known));
-            }
+        if agents.is_empty() {
+            self.clear();
+            return;
+        }
+        let mut union = std::mem::take(&mut self.joined);
+        union.clear();
+        union.resize(agents.len(), 0);
+        for row in self.known.chunks(self.columns) {
+            join(&mut union, &row[agents.clone()]);
         }
         self.clear();
-        if !joined.is_empty() {
-            self.known
-                .chunks_mut(self.columns)
-                .for_each(|row| row[agents.clone()].copy_from_slice(&joined));
+        for row in self.known.chunks_mut(self.columns) {
+            row[agents.clone()].copy_from_slice(&union);
         }
-        self.joined = joined;
-        self.generation
+        self.joined = union;
     }
 
     pub(crate) fn release(&mut self, thread: u32, signal: &mut Signal) {
@@ -219,8 +220,8 @@ impl Clocks {
         self.row(thread)[thread as usize] += 1;
     }
 
-    /// Waiters learn what came before the copies, but nothing of what the thread did since it issued the last of them or last
-    /// synchronised.
+    /// Publishes what came before the copies, but nothing of what the thread did since it issued
+    /// the last of them or last synchronised.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
         if self.copies.is_none() {
             self.copies = Some(self.add_columns(self.threads));
@@ -232,23 +233,25 @@ impl Clocks {
     fn tell(&mut self, thread: u32, signal: &mut Signal, own: u32) {
         signal.renew(self.generation, self.columns);
         let known_of_it = signal.known[thread as usize];
-        signal
-            .known
-            .iter_mut()
-            .zip(self.row(thread))
-            .for_each(|(most, &mut known)| *most = (*most).max(known));
+        join(&mut signal.known, self.row(thread));
         signal.known[thread as usize] = known_of_it.max(own);
     }
 
-    /// A signal of an older generation says nothing new.
+    /// Tells a thread what a signal has published. One of an older generation says nothing new.
     pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
         let is_new = signal.generation == self.generation;
         let row = self.row(thread);
         if is_new {
-            row.iter_mut()
-                .zip(&signal.known)
-                .for_each(|(most, &known)| *most = (*most).max(known));
+            join(row, &signal.known);
         }
         row[thread as usize] += 1;
+    }
+}
+
+/// Raises each clock of `row` to that of `other`.
+#[inline]
+fn join(row: &mut [u32], other: &[u32]) {
+    for (clock, &known) in row.iter_mut().zip(other) {
+        *clock = known.max(*clock);
     }
 }

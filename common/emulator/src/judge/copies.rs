@@ -1,19 +1,19 @@
 use std::ops::Range;
 
+use super::hint::CopyHint;
 use super::order::Actor;
-use super::raw::Hint;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy {
     pub(crate) thread: u32,
-    /// Among the copies of its thread, from 1.
+    /// The copy's number among those of its thread, from 1.
     pub(crate) number: u32,
     pub(crate) site: u32,
     to: (usize, usize),
     from: (u32, u32),
     committed: bool,
     pub(crate) arrives: Option<u32>,
-    /// The last wait that left it in flight: site, and the number of groups that it leaves.
+    /// The last wait that left it in flight: its site, and the number of groups that it leaves.
     pub(crate) waited: Option<(u32, u32)>,
 }
 
@@ -36,7 +36,8 @@ impl Copy {
     }
 
     pub(crate) fn source(&self) -> Option<(u32, u32)> {
-        (self.from.0 < self.from.1).then_some((self.from.0, self.from.1 - self.from.0))
+        let (start, end) = self.from;
+        (start < end).then_some((start, end - start))
     }
 }
 
@@ -65,7 +66,7 @@ impl Copies {
         self.count = 0;
     }
 
-    /// The first byte of `range` with an in-flight copy, and the copy.
+    /// Returns the first byte of `range` with an in-flight copy, and the copy.
     #[inline]
     pub(crate) fn under_way(&self, range: Range<usize>) -> Option<(usize, Copy)> {
         if self.count == 0 {
@@ -82,23 +83,26 @@ impl Copies {
             .find(|copy| copy.bytes().contains(&at))
     }
 
+    /// Returns a copy in flight that reads some of these bytes.
     pub(crate) fn reads(&self, place: u32, bytes: usize) -> Option<Copy> {
         if self.count == 0 {
             return None;
         }
-        let overlaps = |copy: &Copy| copy.from.0 < place + bytes as u32 && place < copy.from.1; // none if it reads nothing
-        self.under_way
-            .iter()
-            .flatten()
-            .map(|&tag| self.copies[tag as usize])
-            .find(overlaps)
+        for &tag in self.under_way.iter().flatten() {
+            let copy = self.copies[tag as usize];
+            let (start, end) = copy.from; // empty if it reads nothing
+            if start < place + bytes as u32 && place < end {
+                return Some(copy);
+            }
+        }
+        None
     }
 
     pub(crate) fn issue(&mut self, mut copy: Copy) -> u32 {
         let tag = self.copies.len() as u32;
-        let issued = &mut self.issued[copy.thread as usize];
-        *issued += 1;
-        copy.number = *issued;
+        let count = &mut self.issued[copy.thread as usize];
+        *count += 1;
+        copy.number = *count;
         self.pending[copy.bytes()].fill(tag + 1);
         self.under_way[copy.thread as usize].push(tag);
         self.copies.push(copy);
@@ -125,13 +129,13 @@ impl Copies {
         copy
     }
 
-    /// Whether the byte waited for this copy; it does no longer.
+    /// Takes the copy from a byte. Returns whether the byte waited for it.
     pub(crate) fn clear(&mut self, at: usize, tag: u32) -> bool {
-        let waited = self.pending[at] == tag + 1;
-        if waited {
+        let has_waited = self.pending[at] == tag + 1;
+        if has_waited {
             self.pending[at] = 0;
         }
-        waited
+        has_waited
     }
 
     pub(crate) fn waited(&mut self, thread: u32, newest: u32, site: u32) {
@@ -141,26 +145,23 @@ impl Copies {
         }
     }
 
-    pub(crate) fn why_under_way(&self, copy: &Copy, reader: Actor) -> Hint {
+    pub(crate) fn why_under_way(&self, copy: &Copy, reader: Actor) -> CopyHint {
         if let Some(arrive) = copy.arrives {
-            return Hint::PhaseNotObserved { arrive };
+            return CopyHint::PhaseNotObserved { arrive };
         }
         if let Some((wait, newest)) = copy.waited {
-            let same_warp = reader.warp() == copy.thread / 32;
-            let left = Hint::LeftUnderWay {
+            if !copy.committed {
+                return CopyHint::NotCommitted { wait };
+            }
+            return CopyHint::LeftUnderWay {
                 wait,
                 newest,
-                same_warp,
-            };
-            return if copy.committed {
-                left
-            } else {
-                Hint::NotCommitted { wait }
+                same_warp: reader.warp() == copy.thread / 32,
             };
         }
         match self.last_wait[reader.thread() as usize] {
-            Some(wait) if reader.thread() != copy.thread => Hint::OthersWait { wait },
-            _ => Hint::NotWaited,
+            Some(wait) if reader.thread() != copy.thread => CopyHint::OthersWait { wait },
+            _ => CopyHint::NotWaited,
         }
     }
 }

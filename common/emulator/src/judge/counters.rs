@@ -1,28 +1,30 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-/// A *request* is one access by one warp: its lanes' accesses at one place of the program, each for the same time since the
-/// warp last met (`__syncwarp`, `__syncthreads`, or a shuffle, vote or matrix operation of all lanes). Includes what
-/// cp.async reads.
+/// Requests to global memory. A *request* is one access by one warp: its lanes' accesses at one
+/// place of the program, each for the same time since the warp last met (`__syncwarp`,
+/// `__syncthreads`, or a shuffle, vote or matrix operation of all lanes). Includes what cp.async
+/// reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalTraffic {
     pub requests: u64,
     pub bytes: u64,
-    /// 32-byte sectors touched, each once per request.
+    /// The 32-byte sectors touched, each once per request.
     pub sectors: u64,
 }
 
-/// Shared memory has 32 banks of 4 bytes. A request is served in passes: all lanes at once up to 4 bytes each, 16 lanes at 8
-/// bytes, 8 lanes at 16 bytes, and 8 rows of 16 bytes of a matrix. A pass takes one wavefront for each different 4-byte word
-/// that it wants from its busiest bank; lanes that want the same word share it.
+/// Requests to shared memory, which has 32 banks of 4 bytes. A request is served in passes: all
+/// lanes at once up to 4 bytes each, 16 lanes at 8 bytes, 8 lanes at 16 bytes, and 8 rows of 16
+/// bytes of a matrix. A pass takes one wavefront for each different 4-byte word that it wants from
+/// its busiest bank; lanes that want the same word share it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedTraffic {
     pub requests: u64,
-    /// Bytes that the lanes asked for, shared ones counted per lane.
+    /// The bytes that the lanes asked for, shared ones counted per lane.
     pub bytes: u64,
     pub wavefronts: u64,
-    /// One per pass with a lane in it: 1, 2 and 4 for a warp's access of up to 4, 8 and 16 bytes a lane, and 4 for
-    /// `ldmatrix.x4`.
+    /// One wavefront per pass with a lane in it: 1, 2 and 4 for a warp's access of up to 4, 8 and
+    /// 16 bytes a lane, and 4 for `ldmatrix.x4`.
     pub ideal_wavefronts: u64,
 }
 
@@ -37,34 +39,35 @@ impl SharedTraffic {
 pub struct Counters {
     pub global_read: GlobalTraffic,
     pub global_write: GlobalTraffic,
-    /// A WMMA load of a half fragment counts as ldmatrix (16x16: one `.x4`, 8x16: `.x2`, 16x32: two `.x4`), of an f32
-    /// accumulator as four accesses of 8 bytes a lane.
+    /// A WMMA load of a half fragment counts as ldmatrix (16x16: one `.x4`, 8x16: `.x2`, 16x32: two
+    /// `.x4`), of an f32 accumulator as four accesses of 8 bytes a lane.
     pub shared_read: SharedTraffic,
     /// `store_matrix_sync` of an f32 accumulator counts as four accesses of 8 bytes a lane.
     pub shared_write: SharedTraffic,
-    /// By cp.async and TMA, zero fill included.
+    /// Writes by cp.async and TMA, zero fill included.
     pub shared_async_write: SharedTraffic,
-    /// Read from global memory by cp.async; also in `global_read`.
+    /// The bytes that cp.async reads from global memory; also in `global_read`.
     pub async_copy_bytes: u64,
-    /// Read from global memory by TMA; also in `global_read`, where a box is one request.
+    /// The bytes that TMA reads from global memory; also in `global_read`, where a box is one
+    /// request.
     pub tma_read_bytes: u64,
     pub tma_write_bytes: u64,
     pub cluster_store_bytes: u64,
     pub tensor_ops: u64,
     pub tensor_macs: u64,
-    /// Per warp, or part of one that a mask names.
+    /// Shuffles, each of a warp or of the part that a mask names.
     pub shuffles: u64,
-    /// Likewise.
+    /// Votes, likewise.
     pub votes: u64,
     /// `__syncwarp`, likewise.
     pub warp_barriers: u64,
     pub barriers: u64,
     pub named_barriers: u64,
-    /// Per thread, those by cp.async included.
+    /// Arrivals of threads, those by cp.async included.
     pub mbarrier_arrivals: u64,
-    /// Satisfied waits and successful tests, per thread.
+    /// Satisfied waits and successful tests of threads.
     pub mbarrier_waits: u64,
-    /// `exp2f`, `expf`, per thread.
+    /// `exp2f` and `expf` of threads.
     pub exps: u64,
 }
 
@@ -96,52 +99,42 @@ macro_rules! fields {
 
 fields!(GlobalTraffic: requests bytes sectors);
 fields!(SharedTraffic: requests bytes wavefronts ideal_wavefronts);
-fields!(Counters: global_read global_write shared_read shared_write shared_async_write async_copy_bytes tma_read_bytes
-    tma_write_bytes cluster_store_bytes tensor_ops
-    tensor_macs shuffles votes warp_barriers barriers named_barriers mbarrier_arrivals mbarrier_waits exps);
+fields!(Counters: global_read global_write shared_read shared_write shared_async_write
+    async_copy_bytes tma_read_bytes tma_write_bytes cluster_store_bytes tensor_ops tensor_macs
+    shuffles votes warp_barriers barriers named_barriers mbarrier_arrivals mbarrier_waits exps);
+
+impl fmt::Display for GlobalTraffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            requests,
+            bytes,
+            sectors,
+        } = self;
+        write!(f, "{bytes} bytes, {sectors} sectors, {requests} requests")
+    }
+}
+
+impl fmt::Display for SharedTraffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes, {} wavefronts, {} conflicts, {} requests",
+            self.bytes,
+            self.wavefronts,
+            self.conflicts(),
+            self.requests
+        )
+    }
+}
 
 impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, it) in [("read", &self.global_read), ("written", &self.global_write)] {
-            let GlobalTraffic {
-                requests,
-                bytes,
-                sectors,
-            } = it;
-            writeln!(
-                f,
-                "global {name}: {bytes} bytes, {sectors} sectors, {requests} requests"
-            )?;
-        }
-        for (name, it) in [
-            ("read", &self.shared_read),
-            ("written", &self.shared_write),
-            ("written by cp.async", &self.shared_async_write),
-        ] {
-            let SharedTraffic {
-                requests,
-                bytes,
-                wavefronts,
-                ..
-            } = it;
-            let conflicts = it.conflicts();
-            writeln!(
-                f,
-                "shared {name}: {bytes} bytes, {wavefronts} wavefronts, {conflicts} conflicts, {requests} requests"
-            )?;
-        }
-        writeln!(f, "cp.async: {} bytes", self.async_copy_bytes)?;
-        let (read, written) = (self.tma_read_bytes, self.tma_write_bytes);
-        if read + written > 0 {
-            writeln!(f, "TMA: {read} bytes read, {written} written")?;
-        }
-        if self.cluster_store_bytes > 0 {
-            writeln!(
-                f,
-                "stored in the cluster: {} bytes",
-                self.cluster_store_bytes
-            )?;
-        }
+        writeln!(f, "global read: {}", self.global_read)?;
+        writeln!(f, "global written: {}", self.global_write)?;
+        writeln!(f, "shared read: {}", self.shared_read)?;
+        writeln!(f, "shared written: {}", self.shared_write)?;
+        writeln!(f, "shared written by cp.async: {}", self.shared_async_write)?;
+        self.fmt_copies(f)?;
         writeln!(
             f,
             "tensor cores: {} operations, {} multiply-adds",
@@ -153,20 +146,36 @@ impl fmt::Display for Counters {
             "__syncthreads: {}, __syncwarp: {}",
             self.barriers, self.warp_barriers
         )?;
-        let Self {
-            named_barriers,
-            mbarrier_arrivals,
-            mbarrier_waits,
-            ..
-        } = self;
-        if named_barriers + mbarrier_arrivals + mbarrier_waits > 0 {
-            // Most kernels have none.
-            writeln!(
-                f,
-                "named barriers: {named_barriers}, mbarriers: {mbarrier_arrivals} arrivals, {mbarrier_waits} waits"
-            )?;
-        }
+        self.fmt_barriers(f)?;
         write!(f, "exponentials: {}", self.exps)
+    }
+}
+
+impl Counters {
+    fn fmt_copies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "cp.async: {} bytes", self.async_copy_bytes)?;
+        let (read, written) = (self.tma_read_bytes, self.tma_write_bytes);
+        if read + written > 0 {
+            writeln!(f, "TMA: {read} bytes read, {written} written")?;
+        }
+        let stored = self.cluster_store_bytes;
+        if stored > 0 {
+            writeln!(f, "stored in the cluster: {stored} bytes")?;
+        }
+        Ok(())
+    }
+
+    /// Prints the counts of barriers that most kernels do not have.
+    fn fmt_barriers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (arrivals, waits) = (self.mbarrier_arrivals, self.mbarrier_waits);
+        if self.named_barriers + arrivals + waits == 0 {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "named barriers: {}, mbarriers: {arrivals} arrivals, {waits} waits",
+            self.named_barriers
+        )
     }
 }
 
@@ -174,24 +183,26 @@ impl fmt::Display for Counters {
 pub struct Counted {
     pub traced_blocks: u64,
     pub launch_blocks: u64,
-    /// Blocks that are counted together; more than 1 in a launch of clusters.
+    /// The blocks that are counted together; more than 1 in a launch of clusters.
     pub cluster: u64,
     pub sum: Counters,
-    /// What each traced block (or cluster) counted, if the same for all. Only then do they stand for untraced blocks, and
-    /// only where the problem makes those alike too: no mask, no ragged tile.
-    pub each: Option<Counters>,
-    /// Highest byte touched, plus one.
+    /// The counts of each traced block (or cluster), if they are the same for all. Only then do
+    /// they stand for untraced blocks, and only where the problem makes those alike too: no mask,
+    /// no ragged tile.
+    pub per_cluster: Option<Counters>,
+    /// The highest byte touched, plus one.
     pub shared_bytes_touched: u64,
 }
 
 impl Counted {
-    /// Of the whole launch: counted if all blocks were traced, else inferred from traced blocks that are alike.
+    /// Returns the counts of the whole launch: counted if all blocks were traced, else inferred
+    /// from traced blocks that are alike.
     pub fn launch(&self) -> Option<Counters> {
         if self.traced_blocks == self.launch_blocks {
             return Some(self.sum);
         }
-        self.each
-            .map(|each| each.times(self.launch_blocks / self.cluster.max(1)))
+        let clusters = self.launch_blocks / self.cluster.max(1);
+        self.per_cluster.map(|counters| counters.times(clusters))
     }
 }
 
@@ -201,7 +212,7 @@ mod tests {
 
     #[test]
     fn blocks_alike_speak_for_the_launch() {
-        let each = Counters {
+        let counters = Counters {
             exps: 3,
             global_read: GlobalTraffic {
                 sectors: 5,
@@ -209,21 +220,21 @@ mod tests {
             },
             ..Default::default()
         };
-        let mut sum = each;
-        sum += each;
+        let mut sum = counters;
+        sum += counters;
         let counted = Counted {
             traced_blocks: 2,
             launch_blocks: 128,
             cluster: 1,
             sum,
-            each: Some(each),
+            per_cluster: Some(counters),
             shared_bytes_touched: 0,
         };
-        let launch = counted.launch().unwrap();
-        assert_eq!((launch.exps, launch.global_read.sectors), (384, 640));
+        let inferred = counted.launch().unwrap();
+        assert_eq!((inferred.exps, inferred.global_read.sectors), (384, 640));
         assert_eq!(
             Counted {
-                each: None,
+                per_cluster: None,
                 ..counted
             }
             .launch(),
@@ -231,7 +242,7 @@ mod tests {
         );
         assert_eq!(
             Counted {
-                each: None,
+                per_cluster: None,
                 launch_blocks: 2,
                 ..counted
             }

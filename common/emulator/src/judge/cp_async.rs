@@ -2,53 +2,44 @@ use std::ops::Range;
 
 use super::clocks::Signal;
 use super::copies::Copy;
-use super::operation::Written;
+use super::hint::{CopyHint, Hint};
+use super::operation::{Bytes, Written};
 use super::order::Actor;
-use super::{Content, Direction, HazardKind, Hint, How, Judge, Made, Side, Space, Stop};
+use super::{Content, Direction, HazardKind, How, Judge, Operation, Side, Space, Stop};
 
 impl Judge {
-    pub(super) fn report_copy(&mut self, bytes: Range<usize>, copy: Copy, made: Made) {
-        let (kind, hint) = match made.how.is_write() {
-            true => (HazardKind::Race, Hint::BufferInUse),
-            false => (
-                HazardKind::ReadInFlight,
-                self.copies.why_under_way(&copy, made.actor),
-            ),
+    pub(super) fn report_copy(&mut self, bytes: Range<usize>, copy: Copy, operation: Operation) {
+        let (kind, hint) = if operation.how.is_write() {
+            (HazardKind::Race, CopyHint::BufferInUse)
+        } else {
+            let reason = self.copies.why_under_way(&copy, operation.actor);
+            (HazardKind::ReadInFlight, reason)
         };
         let first = Side {
             actor: Actor::Thread(copy.thread),
             how: How::CopyWrite,
             site: copy.site,
         };
-        let both = bytes.end.min(copy.bytes().end) - bytes.start;
-        self.found(
-            kind,
-            (first, Some(made.side())),
-            Space::Shared,
-            bytes.start as u32,
-            both as u32,
-            hint,
-        );
+        let shared = Bytes::shared(bytes.start..bytes.end.min(copy.bytes().end));
+        self.report_pair(kind, first, operation.side(), shared, Hint::Copy(hint));
     }
 
-    pub(super) fn report_copy_source(&mut self, place: u32, copy: Copy, made: Made) {
+    pub(super) fn report_copy_source(&mut self, place: u32, copy: Copy, operation: Operation) {
         let first = Side {
             actor: Actor::Thread(copy.thread),
             how: How::CopyRead,
             site: copy.site,
         };
-        let sides = (first, Some(made.side()));
-        self.found(
+        self.report_pair(
             HazardKind::Race,
-            sides,
-            Space::Global,
-            place,
-            1,
-            Hint::SourceInUse,
+            first,
+            operation.side(),
+            Bytes::global(place, 1),
+            Hint::Copy(CopyHint::SourceInUse),
         );
     }
 
-    /// Returns the copy's tag, for [`Judge::landed`].
+    /// Judges a copy as it is issued. Returns its tag, for [`Judge::landed`].
     pub(crate) fn issue(
         &mut self,
         thread: u32,
@@ -58,23 +49,25 @@ impl Judge {
         read_bytes: usize,
         site: u32,
     ) -> Result<u32, Stop> {
-        let made = |how| Made::by(Actor::Thread(thread), how, site);
         let (warp, lane) = (thread as usize / 32, thread % 32);
-        let source = match read_bytes {
-            0 => None,
-            _ => self.place(source, read_bytes, made(How::CopyRead))?,
-        };
-        let from = source
-            .filter(|(space, _)| *space == Space::Global)
-            .map_or(0..0, |(_, place)| place..place + read_bytes as u32);
-        if let Some((space, place)) = source
-            && self.touch(space, place, read_bytes, made(How::CopyRead))
+        let actor = Actor::Thread(thread);
+        let read = Operation::new(actor, How::CopyRead, site);
+        let write = Operation::new(actor, How::CopyWrite, site);
+        let mut from = 0..0;
+        if read_bytes > 0
+            && let Some((space, place)) = self.place(source, read_bytes, read)?
         {
-            self.outcome.counters.async_copy_bytes += read_bytes as u64;
-            self.requests[warp].add(lane, site, space, Direction::Read, place, read_bytes as u32);
+            let count = read_bytes as u32;
+            if space == Space::Global {
+                from = place..place + count;
+            }
+            if self.touch(space, place, read_bytes, read) {
+                self.outcome.counters.async_copy_bytes += u64::from(count);
+                self.requests[warp].add(lane, site, space, Direction::Read, place, count);
+            }
         }
         let offset = destination - self.setup().cluster.start;
-        self.touch_shared(offset, bytes, made(How::CopyWrite));
+        self.touch_shared(offset, bytes, write);
         self.requests[warp].add(
             lane,
             site,
@@ -84,23 +77,22 @@ impl Judge {
             bytes as u32,
         );
         self.order.issue_copy(thread);
-        Ok(self
-            .copies
-            .issue(Copy::new(thread, site, offset..offset + bytes, from)))
+        let copy = Copy::new(thread, site, offset..offset + bytes, from);
+        Ok(self.copies.issue(copy))
     }
 
     pub(crate) fn commit(&mut self, thread: u32) {
         self.copies.commit(thread);
     }
 
-    /// All in-flight copies of a thread will arrive at the mbarrier of `signal`.
+    /// Makes all in-flight copies of a thread arrive at the mbarrier of `signal`.
     pub(crate) fn arrive_after_copies(&mut self, thread: u32, site: u32, signal: &mut Signal) {
         self.outcome.counters.mbarrier_arrivals += 1;
         self.copies.arrive(thread, site);
         self.order.release_before_copies(thread, signal);
     }
 
-    /// By the wait of its thread, or as the end of its phase is first observed.
+    /// Lands a copy, by the wait of its thread or as the end of its phase is first observed.
     pub(crate) fn landed(&mut self, tag: u32) {
         let copy = self.copies.land(tag);
         let event = match copy.arrives {
@@ -126,7 +118,7 @@ impl Judge {
         self.order.release_copies(thread, issued as u32, signal);
     }
 
-    /// A thread's wait covers its first `covered` copies, which have landed.
+    /// Notes a thread's wait, which covers its first `covered` copies; they have landed.
     pub(crate) fn waited(&mut self, thread: u32, newest: u32, covered: Option<u64>, site: u32) {
         self.copies.waited(thread, newest, site);
         if let Some(covered) = covered {

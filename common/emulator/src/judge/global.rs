@@ -1,10 +1,10 @@
-//! Outputs in global memory: order within a block byte by byte, and what each block has touched, to compare blocks. Reads of
-//! inputs are no race, and their writes are reported as such.
+//! Outputs in global memory: order within a block byte by byte, and what each block has touched, to
+//! compare blocks. Reads of inputs are no race, and their writes are reported as such.
 
 use super::memory::PAGE_BYTES;
-use super::order::{Cell, Order, note};
+use super::order::{Cell, Order, Race, note};
 
-/// First access to a byte. `thread` + 1; 0: nobody.
+/// The first access to a byte. `thread` is the thread's number + 1, or 0 if there was none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Touch {
     site: u32,
@@ -19,6 +19,27 @@ struct Page {
     writes: Vec<Touch>,
 }
 
+impl Page {
+    /// Adds the runs of one kind of access.
+    fn add_runs(&self, touches: &[Touch], write: bool, runs: &mut Vec<Run>) {
+        let mut start = self.number * PAGE_BYTES as u32;
+        for same in touches.chunk_by(|left, right| left == right) {
+            let Touch { site, thread } = same[0];
+            let bytes = same.len() as u32;
+            if thread != 0 {
+                runs.push(Run {
+                    start,
+                    bytes,
+                    site,
+                    thread: thread - 1,
+                    write,
+                });
+            }
+            start += bytes;
+        }
+    }
+}
+
 /// Neighbouring bytes touched by one thread from one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -27,6 +48,12 @@ pub(crate) struct Run {
     pub(crate) site: u32,
     pub(crate) thread: u32,
     pub(crate) write: bool,
+}
+
+impl Run {
+    pub(crate) fn end(&self) -> u32 {
+        self.start + self.bytes
+    }
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +93,7 @@ impl Global {
         &mut self.pages[self.index[number] as usize - 1]
     }
 
-    /// `races` gets first and last byte per event that the access is not ordered with.
+    /// Enters an access. `races` gets the bytes for which it is not ordered with an event.
     #[allow(clippy::too_many_arguments, reason = "the parts of one access")]
     pub(crate) fn touch(
         &mut self,
@@ -77,25 +104,25 @@ impl Global {
         write: bool,
         thread: u32,
         site: u32,
-        races: &mut Vec<(usize, usize, u32)>,
+        races: &mut Vec<Race>,
     ) {
         let (mut at, end) = (place as usize, place as usize + bytes);
         while at < end {
             let next = (at / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES).min(end);
-            let page = self.page(at / PAGE_BYTES);
+            let touched = self.page(at / PAGE_BYTES);
             let range = at % PAGE_BYTES..at % PAGE_BYTES + (next - at);
             let skipped = at - place as usize;
             let race = |index, other| note(races, skipped + index, other);
-            let cells = page.cells[range.clone()].iter_mut();
+            let cells = touched.cells[range.clone()].iter_mut();
             if write {
                 order.write(cells, event, race);
             } else {
                 order.read(cells, event, race);
             }
             let touches = if write {
-                &mut page.writes
+                &mut touched.writes
             } else {
-                &mut page.reads
+                &mut touched.reads
             };
             for touch in touches[range].iter_mut().filter(|touch| touch.thread == 0) {
                 *touch = Touch {
@@ -119,27 +146,11 @@ impl Global {
 
     pub(crate) fn finish(&mut self) -> Vec<Run> {
         let mut runs = Vec::new();
-        let pages = &mut self.pages[..self.used];
-        pages.sort_by_key(|page| page.number);
-        for page in pages.iter() {
-            let first = page.number * PAGE_BYTES as u32;
-            for (write, touches) in [(false, &page.reads), (true, &page.writes)] {
-                let mut start = 0;
-                for same in touches.chunk_by(|left, right| left == right) {
-                    let Touch { site, thread } = same[0];
-                    if thread != 0 {
-                        let (start, bytes) = (first + start as u32, same.len() as u32);
-                        runs.push(Run {
-                            start,
-                            bytes,
-                            site,
-                            thread: thread - 1,
-                            write,
-                        });
-                    }
-                    start += same.len();
-                }
-            }
+        let used = &mut self.pages[..self.used];
+        used.sort_by_key(|page| page.number);
+        for page in used {
+            page.add_runs(&page.reads, false, &mut runs);
+            page.add_runs(&page.writes, true, &mut runs);
         }
         runs
     }

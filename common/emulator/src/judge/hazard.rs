@@ -13,7 +13,8 @@ pub enum HazardKind {
     /// A thread touches accumulators, or writes registers of A, of a product in flight.
     HeldRegisters,
     UninitialisedShared,
-    /// An access outside of the declared shared memory, of a tensor's elements, or of a thread's own array.
+    /// An access outside of the declared shared memory, of a tensor's elements, or of a thread's
+    /// own array.
     OutOfBounds,
     Misaligned,
     /// Bytes of an mbarrier are accessed by anything but its own operations.
@@ -45,10 +46,10 @@ impl HazardKind {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HazardAccess {
-    /// "reads", "writes", "reads a matrix", "writes by cp.async".
+    /// The verb: "reads", "writes", "reads a matrix", "writes by cp.async".
     pub does: String,
     pub block: [u32; 3],
-    /// Linear index in the block; none for a whole warp.
+    /// The linear index in the block; none for a whole warp.
     pub thread: Option<u32>,
     pub warp: u32,
     /// The source line, and the lines that it was inlined into, innermost first.
@@ -76,13 +77,13 @@ impl fmt::Display for Inlined<'_> {
     }
 }
 
-/// Every pair of places is reported once.
+/// A hazard as it is reported: every pair of places once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hazard {
     pub kind: HazardKind,
     /// The first block in which it was seen.
     pub block: [u32; 3],
-    /// "bytes 128-131 of shared memory".
+    /// The bytes: "bytes 128-131 of shared memory".
     pub memory: String,
     /// The access that the emulator happened to make first; in a race both sides count the same.
     pub first: Option<HazardAccess>,

@@ -1,3 +1,5 @@
+use crate::site::Places;
+
 /// Registers of a product in flight, or of a complete one that no wait has named.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
@@ -27,26 +29,22 @@ impl Held {
         }
     }
 
-    pub(super) fn missing(&self, at: &mut impl FnMut(u32) -> String) -> String {
+    pub(super) fn missing(&self, places: &mut Places) -> String {
         match self.why {
-            Why::NotCommitted => {
-                "The product is in no group, so no wait covers it: wgmma_commit is missing behind it, and a wgmma_wait \
-                 before this access"
-                    .into()
-            }
-            Why::NotWaited => "The product is in flight: a wgmma_wait that covers its group is missing before this \
-                               access"
-                .into(),
+            Why::NotCommitted => "The product is in no group, so no wait covers it: wgmma_commit \
+                                  is missing behind it, and a wgmma_wait before this access"
+                .to_owned(),
+            Why::NotWaited => "The product is in flight: a wgmma_wait that covers its group is \
+                               missing before this access"
+                .to_owned(),
             Why::LeftInFlight { wait, newest } => format!(
-                "The wgmma_wait<{newest}> at {} leaves the newest {newest} group(s) in flight, and the product is in one of \
-                 them: it must leave fewer",
-                at(wait)
+                "The wgmma_wait<{newest}> at {} leaves the newest {newest} group(s) in flight, \
+                 and the product is in one of them: it must leave fewer",
+                places.name(wait)
             ),
-            Why::NotNamed => {
-                "The product is complete, but the compiler has not been told: the wgmma_wait that covers it \
-                              must name these accumulators"
-                    .into()
-            }
+            Why::NotNamed => "The product is complete, but the compiler has not been told: the \
+                              wgmma_wait that covers it must name these accumulators"
+                .to_owned(),
         }
     }
 }

@@ -21,7 +21,7 @@ impl fmt::Debug for Words {
     }
 }
 
-/// Bytes that are no elements are guard bands and gaps: out of bounds.
+/// A buffer of a launch. Bytes that are no elements are guard bands and gaps: out of bounds.
 #[derive(Clone, Debug)]
 pub struct Allocation {
     pub(crate) name: String,
@@ -30,7 +30,7 @@ pub struct Allocation {
     pub(crate) access: Access,
     elements: Vec<u64>,
     words: Option<Words>,
-    /// Start among all allocations; set by [`Memory`].
+    /// The start among all allocations; set by [`Memory`].
     pub(crate) base: u32,
 }
 
@@ -39,7 +39,7 @@ impl Allocation {
         Self::with_elements(name, start, bytes, access, std::iter::once(0..bytes))
     }
 
-    /// `bytes` bytes at `start`, of which those in `elements` are elements.
+    /// Describes `bytes` bytes at `start`, of which those in `elements` are elements.
     ///
     /// # Panics
     /// If a range leaves the allocation.
@@ -74,7 +74,8 @@ impl Allocation {
         }
     }
 
-    /// "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]" if it is no element.
+    /// Adds the words for an offset: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]"
+    /// if it is no element.
     pub fn described_by(mut self, words: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         self.words = Some(Words(Arc::new(words)));
         self
@@ -82,36 +83,39 @@ impl Allocation {
 
     #[inline]
     pub(crate) fn holds(&self, offset: usize, bytes: usize) -> bool {
-        let is_element = |at: usize| {
-            self.elements
-                .get(at / 64)
-                .is_some_and(|word| word >> (at % 64) & 1 == 1)
-        };
-        let (word, shift) = (offset / 64, offset % 64);
+        let shift = offset % 64;
         if bytes <= 16 && shift + bytes <= 64 {
             let wanted = (u64::MAX >> (64 - bytes.max(1))) << shift;
             return self
                 .elements
-                .get(word)
+                .get(offset / 64)
                 .is_some_and(|elements| elements & wanted == wanted);
         }
         let (first, last) = (offset.next_multiple_of(64), (offset + bytes) / 64 * 64);
         if first >= last {
-            return (offset..offset + bytes).all(is_element);
+            return self.are_elements(offset..offset + bytes);
         }
-        let whole = self
-            .elements
-            .get(first / 64..last / 64)
-            .is_some_and(|words| words.iter().all(|&word| word == u64::MAX));
-        whole && (offset..first).chain(last..offset + bytes).all(is_element)
+        let Some(whole) = self.elements.get(first / 64..last / 64) else {
+            return false;
+        };
+        whole.iter().all(|&word| word == u64::MAX)
+            && self.are_elements(offset..first)
+            && self.are_elements(last..offset + bytes)
     }
 
-    /// The first byte of the range that is no element.
+    fn are_elements(&self, mut bytes: Range<usize>) -> bool {
+        bytes.all(|at| {
+            let word = self.elements.get(at / 64);
+            word.is_some_and(|bits| bits >> (at % 64) & 1 == 1)
+        })
+    }
+
+    /// Returns the first byte of the range that is no element.
     pub(crate) fn first_outside(&self, offset: usize, bytes: usize) -> Option<usize> {
         (offset..offset + bytes).find(|&at| !self.holds(at, 1))
     }
 
-    /// "k (row [0, 1, 16])".
+    /// Returns the name of an offset: "k (row [0, 1, 16])".
     pub(crate) fn name_at(&self, offset: usize) -> String {
         match &self.words {
             Some(Words(words)) if self.holds(offset, 1) => {
@@ -122,30 +126,20 @@ impl Allocation {
     }
 
     pub(crate) fn where_outside(&self, offset: usize) -> String {
+        let name = &self.name;
         if offset >= self.bytes {
-            return format!(
-                "{} bytes behind the end of {}",
-                offset - self.bytes,
-                self.name
-            );
+            return format!("{} bytes behind the end of {name}", offset - self.bytes);
         }
         if let Some(Words(words)) = &self.words {
-            return format!("{} of {}", words(offset), self.name);
+            return format!("{} of {name}", words(offset));
         }
-        let before = (0..offset).rev().find(|&at| self.holds(at, 1));
-        match before {
-            Some(last) => {
-                format!(
-                    "{} bytes behind the elements of {} that end at byte {}",
-                    offset - last,
-                    self.name,
-                    last + 1
-                )
-            }
-            None => format!(
-                "in the guard band before the first element of {}",
-                self.name
+        match (0..offset).rev().find(|&at| self.holds(at, 1)) {
+            Some(last) => format!(
+                "{} bytes behind the elements of {name} that end at byte {}",
+                offset - last,
+                last + 1
             ),
+            None => format!("in the guard band before the first element of {name}"),
         }
     }
 }
@@ -159,17 +153,17 @@ pub struct Memory {
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 impl Memory {
-    /// A table of `allocations`, which must not overlap.
+    /// Returns a table of `allocations`, which must not overlap.
     ///
     /// # Panics
     /// If they do, or if they take more than 4 GiB.
     pub fn new(allocations: impl IntoIterator<Item = Allocation>) -> Self {
-        let mut allocations: Vec<Allocation> =
-            allocations.into_iter().filter(|it| it.bytes > 0).collect();
-        allocations.sort_by_key(|allocation| allocation.start);
+        let mut sorted: Vec<Allocation> = allocations.into_iter().collect();
+        sorted.retain(|allocation| allocation.bytes > 0);
+        sorted.sort_by_key(|allocation| allocation.start);
         let mut bytes = 0u64;
         let mut end = 0;
-        for allocation in &mut allocations {
+        for allocation in &mut sorted {
             assert!(
                 allocation.start >= end,
                 "{} overlaps the allocation before it",
@@ -186,7 +180,10 @@ impl Memory {
             bytes <= u64::from(u32::MAX),
             "allocations of a traced launch fit in 4 GiB"
         );
-        Self { allocations, bytes }
+        Self {
+            allocations: sorted,
+            bytes,
+        }
     }
 
     #[inline]
@@ -197,8 +194,8 @@ impl Memory {
     }
 
     pub(crate) fn locate(&self, place: u32) -> Option<(&Allocation, usize)> {
-        let found = self.allocations.iter().rev().find(|it| it.base <= place)?;
-        Some((found, (place - found.base) as usize))
+        let allocation = self.allocations.iter().rev().find(|it| it.base <= place)?;
+        Some((allocation, (place - allocation.base) as usize))
     }
 }
 
@@ -236,11 +233,11 @@ mod tests {
             Allocation::with_elements("k", 0x10000 as *const u8, 200, Access::Input, rows.clone());
         for offset in 0..200 {
             for bytes in 1..80 {
-                let inside =
-                    (offset..offset + bytes).all(|at| rows.iter().any(|row| row.contains(&at)));
+                let mut range = offset..offset + bytes;
+                let is_inside = range.all(|at| rows.iter().any(|row| row.contains(&at)));
                 assert_eq!(
                     image.holds(offset, bytes),
-                    inside,
+                    is_inside,
                     "{bytes} bytes at {offset}"
                 );
             }
@@ -270,7 +267,7 @@ mod tests {
             0,
             "a byte keeps its place in its sector"
         );
-        let (found, offset) = memory.locate(b.base + 7).unwrap();
-        assert_eq!((found.name.as_str(), offset), ("b", 7));
+        let (allocation, offset) = memory.locate(b.base + 7).unwrap();
+        assert_eq!((allocation.name.as_str(), offset), ("b", 7));
     }
 }

@@ -1,4 +1,5 @@
-//! The judge of the blocks of a cluster: takes accesses and synchronisation as they happen, finds hazards and counts.
+//! The judge of the blocks of a cluster: takes accesses and synchronisation as they happen, finds
+//! hazards and counts.
 
 mod agents;
 pub(crate) mod clocks;
@@ -8,6 +9,7 @@ mod cp_async;
 pub(crate) mod global;
 pub(crate) mod hazard;
 pub(crate) mod held;
+pub(crate) mod hint;
 pub(crate) mod memory;
 pub(crate) mod observed;
 pub(crate) mod operation;
@@ -28,15 +30,17 @@ use copies::Copies;
 use counters::Counters;
 use global::{Global, Run};
 use hazard::HazardKind;
+use hint::{AsyncHint, BoundsHint, CopyHint, Hint};
 use memory::{Access, Memory};
-use observed::{Shown, Step, Trail, Watch};
-use operation::{Fetch, Made, UnderWay, Written};
+use observed::{Shown, Sighting, Step, Trail, Watch};
+use operation::{Bytes, Fetch, Operation, UnderWay, Written};
 pub(crate) use operation::{Fork, TmaBox};
-use order::{Actor, Cell, How, Order, note};
-use raw::{Found, Hint, Raw, Side};
+use order::{Actor, Cell, How, Order, Race, note};
+use raw::{Hazards, Raw, Side};
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
 
-/// The access would be to unmapped memory, or one that the hardware refuses. The reason is among the hazards.
+/// The end of a block: its access would be to unmapped memory, or one that the hardware refuses.
+/// The reason is among the hazards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop;
 
@@ -122,24 +126,24 @@ pub(crate) struct Setup {
 
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    pub(crate) found: Found,
+    pub(crate) hazards: Hazards,
     pub(crate) counters: Counters,
     pub(crate) touched: usize,
     pub(crate) runs: Vec<Run>,
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
-    /// What was shown of the watched row: by which thread, where, and on which way of the trail.
-    pub(crate) shown: Vec<(Shown, u32, u32, u32)>,
+    /// Values of the watched row, as threads have shown them.
+    pub(crate) sightings: Vec<Sighting>,
     pub(crate) trail: Trail,
 }
 
-/// Kept from block to block for its memory.
+/// The judge of one block after the other, kept for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     setup: Option<Setup>,
     order: Order,
     shared: Vec<Cell>,
     content: Vec<Content>,
-    /// Who wrote each byte that holds a value or a copy.
+    /// The writer of each byte that holds a value or a copy.
     written: Vec<Written>,
     has_barriers: bool,
     /// Accesses of agents that nobody knows to be complete, and some others.
@@ -149,7 +153,7 @@ pub(crate) struct Judge {
     fetches: Vec<Fetch>,
     global: Global,
     requests: Vec<Requests>,
-    races: Vec<(usize, usize, u32)>,
+    races: Vec<Race>,
     outcome: Outcome,
 }
 
@@ -187,7 +191,7 @@ impl Judge {
         self.flush_all();
         self.outcome.counters.exps = exps;
         self.outcome.runs = self.global.finish();
-        self.outcome.found.drop_consequences();
+        self.outcome.hazards.drop_consequences();
         std::mem::take(&mut self.outcome)
     }
 
@@ -196,10 +200,16 @@ impl Judge {
     }
 
     pub(crate) fn shows(&mut self, shown: Shown, thread: u32, site: u32) {
-        let is_watched = |watch: &Arc<Watch>| watch.row == shown.row;
         let way = self.outcome.trail.way(thread, shown.element);
-        if self.setup().watch.as_ref().is_some_and(is_watched) {
-            self.outcome.shown.push((shown, thread, site, way));
+        if let Some(watch) = &self.setup().watch
+            && watch.row == shown.row
+        {
+            self.outcome.sightings.push(Sighting {
+                shown,
+                thread,
+                site,
+                way,
+            });
         }
     }
 
@@ -210,80 +220,64 @@ impl Judge {
     }
 
     fn flush_all(&mut self) {
-        self.requests
-            .iter_mut()
-            .for_each(|requests| requests.flush(&mut self.outcome.counters));
+        for requests in &mut self.requests {
+            requests.flush(&mut self.outcome.counters);
+        }
     }
 
-    fn report(
+    /// Reports a hazard of one access.
+    fn report(&mut self, kind: HazardKind, operation: Operation, bytes: Bytes, hint: Hint) {
+        self.add_hazard(Raw::new(kind, operation.side(), None, bytes, hint));
+    }
+
+    /// Reports a hazard between two accesses.
+    fn report_pair(
         &mut self,
         kind: HazardKind,
         first: Side,
-        space: Space,
-        range: Range<usize>,
+        second: Side,
+        bytes: Bytes,
         hint: Hint,
     ) {
-        let (offset, bytes) = (range.start as u32, range.len() as u32);
-        self.found(kind, (first, None), space, offset, bytes, hint);
+        self.add_hazard(Raw::new(kind, first, Some(second), bytes, hint));
     }
 
-    /// What there is to say of a copy is looked up for the first hazard of its kind only.
-    fn found(
-        &mut self,
-        kind: HazardKind,
-        (first, second): (Side, Option<Side>),
-        space: Space,
-        offset: u32,
-        bytes: u32,
-        hint: Hint,
-    ) {
-        let (other_block, source, times) = (None, None, 1);
-        let mut raw = Raw {
-            kind,
-            first,
-            second,
-            other_block,
-            space,
-            offset,
-            bytes,
-            source,
-            hint,
-            times,
-        };
-        let found = &mut self.outcome.found;
-        let at = offset as usize;
-        if space == Space::Shared
-            && found.lacks(&raw)
-            && let Some(content) = self.content.get(at)
-            && (*content == Content::Copied || self.copies.under_way(at..at + 1).is_some())
-            && let Some(copy) = self.copies.latest(at)
-        {
-            raw.source = copy.source();
-            if let Hint::BarrierAfterWait { early, .. } = &mut raw.hint {
-                *early = copy.waited;
-            }
-        }
-        if space == Space::Shared
-            && found.lacks(&raw)
-            && self.content.get(at) == Some(&Content::Fetched)
-        {
-            let fetch = self
-                .fetches
-                .iter()
-                .rev()
-                .find(|fetch| fetch.range.contains(&at));
-            raw.source = fetch.and_then(|fetch| fetch.first_row);
+    /// Adds a hazard. The source of a copy is looked up for the first hazard of its kind only.
+    fn add_hazard(&mut self, mut raw: Raw) {
+        if raw.space == Space::Shared && self.outcome.hazards.lacks(&raw) {
+            self.describe_copy(&mut raw);
         }
         let Setup { block, cluster, .. } = self.setup.as_ref().expect("a block has started");
-        let block = if cluster.blocks > 1 {
-            raw.of_blocks(cluster, *block)
+        let first_block = if cluster.blocks > 1 {
+            raw.localise(cluster, *block)
         } else {
             *block
         };
-        found.add(block, raw);
+        self.outcome.hazards.add(first_block, raw);
     }
 
-    /// `whole`: one instruction, which needs an aligned address.
+    /// Adds to a hazard from where its bytes of shared memory are, or are to be, copied.
+    fn describe_copy(&self, raw: &mut Raw) {
+        let at = raw.offset as usize;
+        let Some(&content) = self.content.get(at) else {
+            return;
+        };
+        let is_copy = content == Content::Copied || self.copies.under_way(at..at + 1).is_some();
+        if is_copy && let Some(copy) = self.copies.latest(at) {
+            raw.source = copy.source();
+            if let Hint::Copy(CopyHint::BarrierAfterWait { early, .. }) = &mut raw.hint {
+                *early = copy.waited;
+            }
+        }
+        if content == Content::Fetched {
+            let mut fetches = self.fetches.iter().rev();
+            let fetch = fetches.find(|fetch| fetch.range.contains(&at));
+            raw.source = fetch.and_then(|latest| latest.first_row);
+        }
+    }
+
+    /// Judges an access of a thread. If it is one instruction (`whole`), it needs an aligned
+    /// address.
     pub(crate) fn access(
         &mut self,
         thread: u32,
@@ -293,28 +287,26 @@ impl Judge {
         whole: bool,
         site: u32,
     ) -> Result<(), Stop> {
-        let how = if write { How::Write } else { How::Read };
-        let made = Made::by(Actor::Thread(thread), how, site);
-        let Some((space, place)) = self.place(address, bytes, made)? else {
+        let (how, direction) = if write {
+            (How::Write, Direction::Write)
+        } else {
+            (How::Read, Direction::Read)
+        };
+        let operation = Operation::new(Actor::Thread(thread), how, site);
+        let Some((space, place)) = self.place(address, bytes, operation)? else {
             return Ok(());
         };
         if whole && !address.is_multiple_of(bytes) {
-            let hint = Hint::Alignment { address };
-            self.report(
-                HazardKind::Misaligned,
-                made.side(),
+            let misaligned = Bytes {
                 space,
-                place as usize..place as usize + bytes,
-                hint,
-            );
+                start: place,
+                count: bytes as u32,
+            };
+            let hint = Hint::Bounds(BoundsHint::Alignment { address });
+            self.report(HazardKind::Misaligned, operation, misaligned, hint);
             return Err(Stop);
         }
-        if self.touch(space, place, bytes, made) {
-            let direction = if write {
-                Direction::Write
-            } else {
-                Direction::Read
-            };
+        if self.touch(space, place, bytes, operation) {
             self.requests[thread as usize / 32].add(
                 thread % 32,
                 site,
@@ -327,12 +319,13 @@ impl Judge {
         Ok(())
     }
 
+    /// Returns the place of an address; none if accesses there do not count.
     #[inline]
     fn place(
         &mut self,
         address: usize,
         bytes: usize,
-        made: Made,
+        operation: Operation,
     ) -> Result<Option<(Space, u32)>, Stop> {
         let setup = self.setup.as_ref().expect("a block has started");
         let offset = address.wrapping_sub(setup.cluster.start);
@@ -341,252 +334,207 @@ impl Judge {
         }
         if let Some(index) = setup.memory.find(address) {
             let allocation = &setup.memory.allocations[index];
-            return Ok(Some((
-                Space::Global,
-                allocation.base + (address - allocation.start) as u32,
-            )));
+            let place = allocation.base + (address - allocation.start) as u32;
+            return Ok(Some((Space::Global, place)));
         }
         if setup.harmless.iter().any(|range| range.contains(&address)) {
             return Ok(None);
         }
+        let outside = Bytes::global(0, bytes);
         if setup.program.contains(&address) {
-            if made.how.is_write() {
-                let (kind, hint) = (HazardKind::OutOfBounds, Hint::ProgramWritten);
-                self.report(kind, made.side(), Space::Global, 0..bytes, hint);
+            if operation.how.is_write() {
+                let hint = Hint::Bounds(BoundsHint::ProgramWritten);
+                self.report(HazardKind::OutOfBounds, operation, outside, hint);
             }
             return Ok(None);
         }
-        let hint = Hint::Nowhere { address };
-        self.report(
-            HazardKind::OutOfBounds,
-            made.side(),
-            Space::Global,
-            0..bytes,
-            hint,
-        );
+        let hint = Hint::Bounds(BoundsHint::Nowhere { address });
+        self.report(HazardKind::OutOfBounds, operation, outside, hint);
         Err(Stop)
     }
 
-    fn touch(&mut self, space: Space, place: u32, bytes: usize, made: Made) -> bool {
+    fn touch(&mut self, space: Space, place: u32, bytes: usize, operation: Operation) -> bool {
         if self.setup().watch.is_some() {
             let trail = &mut self.outcome.trail;
-            trail.passes(made.actor.threads(), made.site, made.how);
+            trail.passes(operation.actor.threads(), operation.site, operation.how);
             if space == Space::Global {
-                trail.reads.insert(made.site, place);
+                trail.reads.insert(operation.site, place);
             }
         }
         match space {
-            Space::Shared => self.touch_shared(place as usize, bytes, made),
-            Space::Global => self.touch_global(place, bytes, made),
+            Space::Shared => self.touch_shared(place as usize, bytes, operation),
+            Space::Global => self.touch_global(place, bytes, operation),
         }
     }
 
-    fn touch_shared(&mut self, offset: usize, bytes: usize, made: Made) -> bool {
+    fn touch_shared(&mut self, offset: usize, bytes: usize, operation: Operation) -> bool {
         let cluster = self.setup().cluster;
         let range = offset..offset + bytes;
         if !cluster.declares(offset, bytes) {
-            let hint = Hint::BehindShared {
-                declared: cluster.declared as u32,
-            };
+            let declared = cluster.declared as u32;
             self.report(
                 HazardKind::OutOfBounds,
-                made.side(),
-                Space::Shared,
-                range,
-                hint,
+                operation,
+                Bytes::shared(range),
+                Hint::Bounds(BoundsHint::BehindShared { declared }),
             );
             return false;
         }
-        self.outcome.touched = self
-            .outcome
-            .touched
-            .max(Cluster::within_block(range.start) + bytes);
+        let end = Cluster::within_block(offset) + bytes;
+        self.outcome.touched = self.outcome.touched.max(end);
         if let Some((at, copy)) = self.copies.under_way(range.clone()) {
-            self.report_copy(at..range.end, copy, made);
-            return true;
-        }
-        if self.has_barriers && self.content[range.clone()].contains(&Content::Barrier) {
+            self.report_copy(at..range.end, copy, operation);
+        } else if self.has_barriers && self.content[range.clone()].contains(&Content::Barrier) {
             self.report(
                 HazardKind::BarrierObject,
-                made.side(),
-                Space::Shared,
-                range,
+                operation,
+                Bytes::shared(range),
                 Hint::BarrierObject,
             );
-            return true;
-        }
-        let event = self.event(made);
-        let cells = self.shared[range.clone()].iter_mut();
-        if made.how.is_write() {
-            let races = &mut self.races;
-            self.order
-                .write(cells, event, |index, other| note(races, index, other));
-            let is_race = self.report_races(Space::Shared, range.start, made);
-            // A store_async belongs to the generic proxy.
-            if made.how == How::TmaWrite && !is_race {
-                self.check_fences(range.clone(), made);
-            }
-            if made.how.is_fetch() {
-                self.content[range].fill(Content::Fetched);
-            } else {
-                self.content[range.clone()].fill(Content::Value);
-                self.written[range].fill(Written::new(
-                    made.actor,
-                    made.how,
-                    self.order.fences(),
-                    made.site,
-                ));
-            }
+        } else if operation.how.is_write() {
+            self.write_shared(range, operation);
         } else {
-            let races = &mut self.races;
-            self.order
-                .read(cells, event, |index, other| note(races, index, other));
-            let is_race = self.report_races(Space::Shared, range.start, made);
-            if let (Actor::Agent { .. }, false) = (made.actor, is_race) {
-                self.check_fences(range.clone(), made);
-            }
-            if let Some(first) = self.content[range.clone()]
-                .iter()
-                .position(|&content| content == Content::Uninitialised)
-            {
-                let bytes = range.start + first..range.end;
-                self.report(
-                    HazardKind::UninitialisedShared,
-                    made.side(),
-                    Space::Shared,
-                    bytes,
-                    Hint::Uninitialised,
-                );
-            }
+            self.read_shared(range, operation);
         }
         true
     }
 
-    fn touch_global(&mut self, place: u32, bytes: usize, made: Made) -> bool {
+    fn write_shared(&mut self, range: Range<usize>, operation: Operation) {
+        let event = self.event(operation);
+        let cells = self.shared[range.clone()].iter_mut();
+        let races = &mut self.races;
+        self.order
+            .write(cells, event, |index, other| note(races, index, other));
+        let is_race = self.report_races(Space::Shared, range.start, operation);
+        // A store_async belongs to the generic proxy.
+        if operation.how == How::TmaWrite && !is_race {
+            self.check_fences(range.clone(), operation);
+        }
+        if operation.how.is_fetch() {
+            self.content[range].fill(Content::Fetched);
+            return;
+        }
+        let fences = self.order.fences();
+        let written = Written::new(operation.actor, operation.how, fences, operation.site);
+        self.content[range.clone()].fill(Content::Value);
+        self.written[range].fill(written);
+    }
+
+    fn read_shared(&mut self, range: Range<usize>, operation: Operation) {
+        let event = self.event(operation);
+        let cells = self.shared[range.clone()].iter_mut();
+        let races = &mut self.races;
+        self.order
+            .read(cells, event, |index, other| note(races, index, other));
+        let is_race = self.report_races(Space::Shared, range.start, operation);
+        if matches!(operation.actor, Actor::Agent { .. }) && !is_race {
+            self.check_fences(range.clone(), operation);
+        }
+        let first_unwritten = self.content[range.clone()]
+            .iter()
+            .position(|&content| content == Content::Uninitialised);
+        if let Some(first) = first_unwritten {
+            self.report(
+                HazardKind::UninitialisedShared,
+                operation,
+                Bytes::shared(range.start + first..range.end),
+                Hint::Uninitialised,
+            );
+        }
+    }
+
+    fn touch_global(&mut self, place: u32, bytes: usize, operation: Operation) -> bool {
         let memory = Arc::clone(&self.setup().memory);
         let Some((allocation, offset)) = memory.locate(place) else {
             return false;
         };
         if !allocation.holds(offset, bytes) {
             let first = allocation.first_outside(offset, bytes).unwrap_or(offset);
-            let outside = (place as usize + first - offset)..place as usize + bytes;
+            let skipped = first - offset;
+            let outside = Bytes::global(place + skipped as u32, bytes - skipped);
             self.report(
                 HazardKind::OutOfBounds,
-                made.side(),
-                Space::Global,
+                operation,
                 outside,
-                Hint::GuardBand,
+                Hint::Bounds(BoundsHint::GuardBand),
             );
             return false;
         }
-        let write = made.how.is_write();
-        match allocation.access {
-            Access::Output => {
-                let event = self.event(made);
-                if write && let Some(copy) = self.copies.reads(place, bytes) {
-                    self.report_copy_source(place, copy, made);
-                }
-                let races = &mut self.races;
-                self.global.touch(
-                    &mut self.order,
-                    place,
-                    bytes,
-                    event,
-                    write,
-                    made.actor.thread(),
-                    made.site,
-                    races,
-                );
-                self.report_races(Space::Global, place as usize, made);
-            }
-            _ if write => {
-                let range = place as usize..place as usize + bytes;
-                self.report(
-                    HazardKind::OutOfBounds,
-                    made.side(),
-                    Space::Global,
-                    range,
-                    Hint::InputWritten,
-                );
-            }
-            _ => {}
+        if allocation.access == Access::Output {
+            self.touch_output(place, bytes, operation);
+        } else if operation.how.is_write() {
+            let written = Bytes::global(place, bytes);
+            self.report(
+                HazardKind::OutOfBounds,
+                operation,
+                written,
+                Hint::Bounds(BoundsHint::InputWritten),
+            );
         }
         allocation.access != Access::Constant
     }
 
-    fn event(&mut self, made: Made) -> u32 {
-        match made.actor {
-            Actor::Thread(thread) | Actor::Copies(thread) => {
-                self.order.event(thread, made.site, made.how)
-            }
-            Actor::Agent { .. } => self
-                .order
-                .agent_event(made.actor, made.clock, made.site, made.how),
-            Actor::Warp(warp) => {
-                self.order
-                    .warp_event(warp, made.lanes, made.site, made.how, made.distribution)
-            }
+    fn touch_output(&mut self, place: u32, bytes: usize, operation: Operation) {
+        let event = self.event(operation);
+        let is_write = operation.how.is_write();
+        if is_write && let Some(copy) = self.copies.reads(place, bytes) {
+            self.report_copy_source(place, copy, operation);
+        }
+        self.global.touch(
+            &mut self.order,
+            place,
+            bytes,
+            event,
+            is_write,
+            operation.actor.thread(),
+            operation.site,
+            &mut self.races,
+        );
+        self.report_races(Space::Global, place as usize, operation);
+    }
+
+    fn event(&mut self, operation: Operation) -> u32 {
+        let Operation {
+            actor,
+            lanes,
+            distribution,
+            clock,
+            how,
+            site,
+        } = operation;
+        match actor {
+            Actor::Thread(thread) | Actor::Copies(thread) => self.order.event(thread, site, how),
+            Actor::Agent { .. } => self.order.agent_event(actor, clock, site, how),
+            Actor::Warp(warp) => self.order.warp_event(warp, lanes, site, how, distribution),
         }
     }
 
-    /// `races`: per event, the first and last byte. Returns whether there is any.
-    fn report_races(&mut self, space: Space, start: usize, made: Made) -> bool {
+    /// Reports the races that an access has run into. Returns whether there is any.
+    fn report_races(&mut self, space: Space, start: usize, operation: Operation) -> bool {
         if self.races.is_empty() {
             return false;
         }
-        let races = std::mem::take(&mut self.races);
-        for &(first, last, event) in &races {
-            let other = Side::from(self.order.describe(event));
-            let same_warp = other.actor.warp() == made.actor.warp();
-            let matrix = |actor| matches!(actor, Actor::Warp(_));
-            let uninitialised = space == Space::Shared
-                && made.how.is_write()
-                && self.content[start + first] == Content::Uninitialised;
-            let is_fetched = other.how.is_fetch() && !made.how.is_write();
-            let kind = if is_fetched {
+        let mut races = std::mem::take(&mut self.races);
+        for race in races.drain(..) {
+            let other = Side::from(self.order.describe(race.event));
+            let is_write = operation.how.is_write();
+            let is_first_write = space == Space::Shared
+                && is_write
+                && self.content[start + race.first] == Content::Uninitialised;
+            let kind = if other.how.is_fetch() && !is_write {
                 HazardKind::ReadInFlight
             } else {
                 HazardKind::Race
             };
-            let hint = if other.how == How::BarrierInit {
-                Hint::BarrierNotSeen
-            } else if is_fetched {
-                Hint::FetchNotObserved
-            } else if made.how.is_fetch() {
-                Hint::SlotInUse {
-                    loads: other.how.is_fetch(),
-                }
-            } else if other.how.is_fetch() {
-                Hint::FetchUnderWay
-            } else if other.how == How::StoreRead {
-                Hint::StoreNotRead
-            } else if other.how == How::WgmmaRead && !uninitialised {
-                Hint::OperandInUse
-            } else if made.how == How::WgmmaRead
-                && matches!(other.how, How::Write | How::MatrixWrite)
-            {
-                Hint::Barrier
-            } else if matches!(other.actor, Actor::Copies(_)) && !made.how.is_write() {
-                Hint::PhaseObservedByOthers
-            } else if other.how == How::CopyWrite && !made.how.is_write() {
-                Hint::BarrierAfterWait {
-                    same_warp,
-                    early: None,
-                }
-            } else if same_warp && (matrix(other.actor) || matrix(made.actor)) {
-                Hint::MatrixSync
-            } else if uninitialised && !other.how.is_write() {
-                Hint::BarrierAfterWrite { same_warp }
-            } else if same_warp {
-                Hint::SyncWarp
-            } else {
-                Hint::Barrier
+            let bytes = Bytes {
+                space,
+                start: (start + race.first) as u32,
+                count: (race.last - race.first + 1) as u32,
             };
-            let (offset, bytes) = ((start + first) as u32, (last - first + 1) as u32);
-            self.found(kind, (other, Some(made.side())), space, offset, bytes, hint);
+            let hint = race_hint(other, operation.side(), is_first_write);
+            self.report_pair(kind, other, operation.side(), bytes, hint);
         }
         self.races = races;
-        self.races.clear();
         true
     }
 
@@ -597,17 +545,19 @@ impl Judge {
         if cluster.blocks == 1 {
             self.order.meet_all();
             self.keep_under_way();
-            return self.flush_all();
+            self.flush_all();
+            return;
         }
         let members = cluster.members(cluster.rank(thread));
-        self.order.meet(members.clone());
         let warps = members.start as usize / 32..members.end as usize / 32;
-        self.requests[warps]
-            .iter_mut()
-            .for_each(|requests| requests.flush(&mut self.outcome.counters));
+        self.order.meet(members);
+        for requests in &mut self.requests[warps] {
+            requests.flush(&mut self.outcome.counters);
+        }
     }
 
-    /// Notes a synchronisation site, suppressed or not. (`__syncthreads` is noted when it is complete.)
+    /// Notes a synchronisation site, suppressed or not. (`__syncthreads` is noted when it is
+    /// complete.)
     pub(crate) fn reaches(&mut self, sync: Sync, site: u32) {
         self.outcome.syncs.insert((sync, site));
     }
@@ -619,30 +569,34 @@ impl Judge {
 
     pub(crate) fn arrive_at_named(&mut self, warp: u32, signal: &mut Signal) {
         self.outcome.counters.named_barriers += 1;
-        (warp * 32..warp * 32 + 32).for_each(|thread| self.order.release(thread, signal));
+        for thread in warp * 32..warp * 32 + 32 {
+            self.order.release(thread, signal);
+        }
     }
 
     pub(crate) fn leave_named(&mut self, warp: u32, signal: &Signal) {
-        (warp * 32..warp * 32 + 32).for_each(|thread| self.order.acquire(thread, signal));
+        for thread in warp * 32..warp * 32 + 32 {
+            self.order.acquire(thread, signal);
+        }
     }
 
-    /// An mbarrier is 8 bytes of shared memory.
+    /// Makes 8 bytes of shared memory an mbarrier.
     pub(crate) fn init_barrier(&mut self, thread: u32, offset: usize, site: u32) {
-        let how = How::BarrierInit;
-        self.touch_shared(offset, 8, Made::by(Actor::Thread(thread), how, site));
+        let operation = Operation::new(Actor::Thread(thread), How::BarrierInit, site);
+        self.touch_shared(offset, 8, operation);
         self.content[offset..offset + 8].fill(Content::Barrier);
         self.has_barriers = true;
     }
 
-    /// The operations of an mbarrier are atomic, but must come after its initialisation.
+    /// Judges an operation of an mbarrier: it is atomic, but must come after the initialisation.
     pub(crate) fn use_barrier(&mut self, thread: u32, offset: usize, site: u32) {
-        let how = How::BarrierUse;
-        let made = Made::by(Actor::Thread(thread), how, site);
-        let event = self.event(made);
-        let (cells, races) = (self.shared[offset..offset + 8].iter_mut(), &mut self.races);
+        let operation = Operation::new(Actor::Thread(thread), How::BarrierUse, site);
+        let event = self.event(operation);
+        let cells = self.shared[offset..offset + 8].iter_mut();
+        let races = &mut self.races;
         self.order
             .follow(cells, event, |index, other| note(races, index, other));
-        self.report_races(Space::Shared, offset, made);
+        self.report_races(Space::Shared, offset, operation);
     }
 
     pub(crate) fn arrive(&mut self, thread: u32, signal: &mut Signal) {
@@ -655,7 +609,7 @@ impl Judge {
         self.order.acquire(thread, signal);
     }
 
-    /// All live lanes of a warp have met: their accesses so far are whole requests.
+    /// Notes that all live lanes of a warp have met: their accesses so far are whole requests.
     pub(crate) fn warp_met(&mut self, warp: u32) {
         self.requests[warp as usize].flush(&mut self.outcome.counters);
     }
@@ -670,49 +624,95 @@ impl Judge {
         } else {
             How::MatrixRead
         };
-        let &Matrix {
-            warp,
-            lanes,
-            distribution,
-            site,
-            ..
-        } = matrix;
-        let made = Made {
-            lanes,
-            distribution,
-            ..Made::by(Actor::Warp(warp), how, site)
+        let operation = Operation {
+            lanes: matrix.lanes,
+            distribution: matrix.distribution,
+            ..Operation::new(Actor::Warp(matrix.warp), how, matrix.site)
         };
-        let mut places = [const { Vec::new() }; 2];
+        let row_bytes = matrix.row_bytes as usize;
+        let (mut global, mut shared) = (Vec::new(), Vec::new());
         for &row in matrix.rows {
-            let Some((space, place)) = self.place(row, matrix.row_bytes as usize, made)? else {
+            let Some((space, place)) = self.place(row, row_bytes, operation)? else {
                 continue;
             };
-            if self.touch(space, place, matrix.row_bytes as usize, made) {
-                places[usize::from(space == Space::Shared)].push(place);
+            if self.touch(space, place, row_bytes, operation) {
+                match space {
+                    Space::Global => global.push(place),
+                    Space::Shared => shared.push(place),
+                }
             }
         }
+        self.count_matrix(matrix, &global, &shared);
+        Ok(())
+    }
+
+    /// Counts the rows of a matrix that lie in global and in shared memory.
+    fn count_matrix(&mut self, matrix: &Matrix<'_>, global: &[u32], shared: &[u32]) {
         let counters = &mut self.outcome.counters;
-        let [global, shared] = &places;
+        let (global_traffic, shared_traffic) = if matrix.write {
+            (&mut counters.global_write, &mut counters.shared_write)
+        } else {
+            (&mut counters.global_read, &mut counters.shared_read)
+        };
         if !global.is_empty() {
-            let traffic = if matrix.write {
-                &mut counters.global_write
-            } else {
-                &mut counters.global_read
-            };
-            *traffic += matrix_global(global, matrix.row_bytes);
+            *global_traffic += matrix_global(global, matrix.row_bytes);
         }
         if !shared.is_empty() {
-            let traffic = if matrix.write {
-                &mut counters.shared_write
-            } else {
-                &mut counters.shared_read
-            };
-            *traffic += matrix_shared(shared, matrix.row_bytes, matrix.element_bytes, matrix.count);
+            *shared_traffic +=
+                matrix_shared(shared, matrix.row_bytes, matrix.element_bytes, matrix.count);
         }
-        Ok(())
     }
 }
 
+/// Returns what is missing between two accesses that race. `is_first_write`: nobody had written the
+/// bytes before the later one.
+fn race_hint(earlier: Side, later: Side, is_first_write: bool) -> Hint {
+    let is_write = later.how.is_write();
+    let same_warp = earlier.actor.warp() == later.actor.warp();
+    if earlier.how == How::BarrierInit {
+        return Hint::BarrierNotSeen;
+    }
+    if earlier.how.is_fetch() && !is_write {
+        return Hint::Async(AsyncHint::FetchNotObserved);
+    }
+    if later.how.is_fetch() {
+        let loads = earlier.how.is_fetch();
+        return Hint::Async(AsyncHint::SlotInUse { loads });
+    }
+    if earlier.how.is_fetch() {
+        return Hint::Async(AsyncHint::FetchUnderWay);
+    }
+    if earlier.how == How::StoreRead {
+        return Hint::Async(AsyncHint::StoreNotRead);
+    }
+    if earlier.how == How::WgmmaRead && !is_first_write {
+        return Hint::Async(AsyncHint::OperandInUse);
+    }
+    if later.how == How::WgmmaRead && matches!(earlier.how, How::Write | How::MatrixWrite) {
+        return Hint::Barrier;
+    }
+    if matches!(earlier.actor, Actor::Copies(_)) && !is_write {
+        return Hint::Copy(CopyHint::PhaseObservedByOthers);
+    }
+    if earlier.how == How::CopyWrite && !is_write {
+        let early = None;
+        return Hint::Copy(CopyHint::BarrierAfterWait { same_warp, early });
+    }
+    let is_matrix =
+        matches!(earlier.actor, Actor::Warp(_)) || matches!(later.actor, Actor::Warp(_));
+    if same_warp && is_matrix {
+        return Hint::MatrixSync;
+    }
+    if is_first_write && !earlier.how.is_write() {
+        return Hint::BarrierAfterWrite { same_warp };
+    }
+    if same_warp {
+        return Hint::SyncWarp;
+    }
+    Hint::Barrier
+}
+
+/// A warp's access to a matrix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a> {
     pub(crate) warp: u32,

@@ -11,19 +11,19 @@ use crate::fault::Place;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     pub row: [i32; 3],
-    /// Its bytes in the allocation `o`.
+    /// The bytes of the row in the allocation `o`.
     pub output: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Seen {
-    /// By key.
+    /// The score of a key.
     Score,
-    /// Maximum and sum of the row, alternating.
+    /// The maximum and the sum of the row, alternating.
     State,
     /// The same with the sum of the lane's keys alone.
     LaneState,
-    /// By key.
+    /// The probability of a key.
     Probability,
     Rescaled,
     Output,
@@ -46,7 +46,7 @@ impl Seen {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// Counts the keys that a row sees.
+    /// The keys that a row sees are counted.
     Visible,
     /// Scores of invisible keys become -inf.
     Mask,
@@ -108,13 +108,23 @@ pub(crate) struct Shown {
     pub(crate) value: f32,
 }
 
+/// A value that a thread has shown, and its way to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    pub(crate) shown: Shown,
+    pub(crate) thread: u32,
+    pub(crate) site: u32,
+    /// The index in [`Trail::ways`].
+    pub(crate) way: u32,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
     steps_of: Vec<Vec<(u32, Step)>>,
     since: Vec<Vec<(u32, How)>>,
-    /// Per thread, the way to what it shows now: index in `ways`.
+    /// Per thread, the way to what it shows now: its index in `ways`.
     ways_of: Vec<u32>,
-    /// Each once.
+    /// The ways to values, each once.
     pub(crate) ways: Vec<Vec<(u32, Does)>>,
     /// Sites that have read global memory, each with a place that it has read.
     pub(crate) reads: BTreeMap<u32, u32>,
@@ -159,27 +169,24 @@ impl Trail {
         }
     }
 
-    /// An array's elements come one by one.
+    /// Returns the thread's way to what it shows. An array's elements come one by one.
     pub(crate) fn way(&mut self, thread: u32, element: i32) -> u32 {
-        let thread = thread as usize;
+        let index = thread as usize;
         if element == 0 {
-            let steps = self.steps_of[thread].iter();
-            let accesses = std::mem::take(&mut self.since[thread]);
-            let way: Vec<(u32, Does)> = steps
-                .map(|&(site, step)| (site, Does::Step(step)))
-                .chain(
-                    accesses
-                        .into_iter()
-                        .map(|(site, how)| (site, Does::Access(how))),
-                )
-                .collect();
-            let known = self.ways.iter().rposition(|known| *known == way);
-            self.ways_of[thread] = known.unwrap_or(self.ways.len()) as u32;
+            let mut way = Vec::new();
+            for &(site, step) in &self.steps_of[index] {
+                way.push((site, Does::Step(step)));
+            }
+            for (site, how) in std::mem::take(&mut self.since[index]) {
+                way.push((site, Does::Access(how)));
+            }
+            let known = self.ways.iter().rposition(|other| *other == way);
+            self.ways_of[index] = known.unwrap_or(self.ways.len()) as u32;
             if known.is_none() {
                 self.ways.push(way);
             }
         }
-        self.ways_of[thread]
+        self.ways_of[index]
     }
 }
 
@@ -187,7 +194,7 @@ impl Trail {
 pub struct Observed {
     pub what: Seen,
     pub tile: i32,
-    /// Key relative to `tile`, or output column; of a state, that of its place.
+    /// The key relative to `tile`, or the output column; of a state, that of its place.
     pub index: i32,
     pub element: i32,
     pub value: f32,
@@ -200,17 +207,17 @@ pub struct Observed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passed {
     pub does: Does,
-    /// Innermost first.
+    /// The source line and those that it was inlined into, innermost first.
     pub places: Vec<Place>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observations {
-    /// Thread by thread in program order.
+    /// The values, thread by thread in program order.
     pub values: Vec<Observed>,
     pub places: Vec<Vec<Place>>,
-    /// Ways to the values: where the thread last made each step, then from where it or its warp has accessed memory since it
-    /// showed something else, in order.
+    /// Ways to the values: where the thread last made each step, then from where it or its warp has
+    /// accessed memory since it showed something else, in order.
     pub ways: Vec<Vec<Passed>>,
     pub reads: Vec<(String, Vec<Place>)>,
     pub stores: Vec<Vec<Place>>,
@@ -229,21 +236,22 @@ impl Observations {
 mod tests {
     use super::*;
 
-    /// The shim's header has these enumerators of `name` in this order, and their numbers are read as these values.
-    fn are_numbered<T: PartialEq + std::fmt::Debug>(
+    /// Checks that the shim's header has these enumerators of `name` in this order, and that their
+    /// numbers are read as these values.
+    fn assert_numbered<T: PartialEq + std::fmt::Debug>(
         name: &str,
         from_number: fn(u32) -> Option<T>,
         expected: &[(&str, T)],
     ) {
         let header = include_str!("../../include/attn/observe.cuh");
-        let body = header.split(&format!("enum class {name} {{")).nth(1);
-        let body = body.and_then(|rest| rest.split('}').next());
-        let body = body.expect("the header declares it");
+        let declaration = format!("enum class {name} {{");
+        let (_, rest) = header.split_once(&declaration).expect("it is declared");
+        let (body, _) = rest.split_once('}').expect("it has an end");
         let mut numbered = (0..).zip(body.split(',').map(str::trim));
         for (enumerator, value) in expected {
-            let (number, name) = numbered.next().unwrap();
+            let (number, declared) = numbered.next().unwrap();
             assert_eq!(
-                (name, from_number(number).as_ref()),
+                (declared, from_number(number).as_ref()),
                 (*enumerator, Some(value))
             );
         }
@@ -253,7 +261,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_header() {
-        are_numbered(
+        assert_numbered(
             "Seen",
             Seen::from_number,
             &[
@@ -265,7 +273,7 @@ mod tests {
                 ("OUTPUT", Seen::Output),
             ],
         );
-        are_numbered(
+        assert_numbered(
             "Step",
             Step::from_number,
             &[

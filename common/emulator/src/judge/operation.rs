@@ -5,18 +5,21 @@ use super::order::{Actor, How};
 use super::raw::Side;
 use super::requests::Space;
 
+/// An access as the judge takes it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
+pub(super) struct Operation {
     pub(super) actor: Actor,
+    /// The lanes of a warp that take part.
     pub(super) lanes: u32,
     pub(super) distribution: u64,
+    /// The clock of an agent's operation.
     pub(super) clock: u32,
     pub(super) how: How,
     pub(super) site: u32,
 }
 
-impl Made {
-    pub(super) fn by(actor: Actor, how: How, site: u32) -> Self {
+impl Operation {
+    pub(super) fn new(actor: Actor, how: How, site: u32) -> Self {
         Self {
             actor,
             lanes: 1,
@@ -36,11 +39,11 @@ impl Made {
     }
 }
 
-/// Generic-proxy writer of a byte.
+/// The generic-proxy writer of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     /// The thread, or the warp with the highest bit set.
-    pub(super) by: u32,
+    writer: u32,
     /// Fences of the block until then.
     pub(super) fences: u32,
     pub(super) site: u32,
@@ -51,7 +54,7 @@ const WARP: u32 = 1 << 31;
 
 impl Written {
     pub(super) const NOBODY: Self = Self {
-        by: 0,
+        writer: 0,
         fences: 0,
         site: 0,
         how: How::Write,
@@ -59,12 +62,12 @@ impl Written {
 
     #[inline]
     pub(super) fn new(actor: Actor, how: How, fences: u32, site: u32) -> Self {
-        let by = match actor {
+        let writer = match actor {
             Actor::Warp(warp) => warp | WARP,
-            actor => actor.thread(),
+            _ => actor.thread(),
         };
         Self {
-            by,
+            writer,
             fences,
             site,
             how,
@@ -72,10 +75,10 @@ impl Written {
     }
 
     pub(super) fn actor(&self) -> Actor {
-        if self.by & WARP == 0 {
-            Actor::Thread(self.by)
+        if self.writer & WARP == 0 {
+            Actor::Thread(self.writer)
         } else {
-            Actor::Warp(self.by & !WARP)
+            Actor::Warp(self.writer & !WARP)
         }
     }
 }
@@ -83,21 +86,46 @@ impl Written {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fork {
     pub(crate) agent: Agent,
-    /// Among those of the agent, in order of completion, from 1. Those that complete together may share one.
+    /// The operation's number among those of the agent, in order of completion, from 1. Those that
+    /// complete together may share one.
     pub(crate) clock: u32,
-    /// First of the issuing threads.
+    /// The first of the issuing threads.
     pub(crate) first: u32,
     pub(crate) count: u32,
     pub(crate) site: u32,
 }
 
+/// Bytes of shared memory, by their offset, or of global memory, by their place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnderWay {
-    pub(super) made: Made,
-    pub(super) agent: Agent,
+pub(crate) struct Bytes {
     pub(super) space: Space,
     pub(super) start: u32,
-    pub(super) bytes: u32,
+    pub(super) count: u32,
+}
+
+impl Bytes {
+    pub(super) fn shared(range: Range<usize>) -> Self {
+        Self {
+            space: Space::Shared,
+            start: range.start as u32,
+            count: range.len() as u32,
+        }
+    }
+
+    pub(crate) fn global(place: u32, count: usize) -> Self {
+        Self {
+            space: Space::Global,
+            start: place,
+            count: count as u32,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnderWay {
+    pub(super) operation: Operation,
+    pub(super) agent: Agent,
+    pub(super) bytes: Bytes,
 }
 
 /// A TMA box: its place in shared memory, and its rows in the tensor as addresses and lengths.
@@ -110,7 +138,7 @@ pub(crate) struct TmaBox<Rows> {
 
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
-    /// In shared memory.
+    /// The bytes of shared memory that it fills.
     pub(super) range: Range<usize>,
     /// Place and bytes of the first row inside the tensor.
     pub(super) first_row: Option<(u32, u32)>,

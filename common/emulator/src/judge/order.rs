@@ -1,5 +1,6 @@
-//! Whether two accesses are ordered. A byte's cell holds its last write and the reads since then that are not ordered with each
-//! other, against which a new access is checked: at least the first race of a byte is found, whatever the schedule.
+//! Whether two accesses are ordered. A byte's cell holds its last write and the reads since then
+//! that are not ordered with each other, against which a new access is checked: at least the first
+//! race of a byte is found, whatever the schedule.
 
 use crate::intern::{IntegerMap, Interner};
 
@@ -52,8 +53,8 @@ pub(crate) enum Actor {
     Warp(u32),
     /// The copies of a thread that arrive at an mbarrier, when they land.
     Copies(u32),
-    /// An asynchronous operation of a thread or of a warpgroup's threads from `first` on. It comes after what all of them
-    /// knew when they issued it.
+    /// An asynchronous operation of a thread or of a warpgroup's threads from `first` on. It comes
+    /// after what all of them knew when they issued it.
     Agent {
         agent: Agent,
         first: u16,
@@ -74,8 +75,8 @@ impl Actor {
         self.thread() / 32
     }
 
-    /// Its number in its own block of a cluster, of blocks of `threads` threads.
-    pub(crate) fn of_block(self, threads: u32) -> Self {
+    /// Numbers a cluster's actor within its own block, of `threads` threads.
+    pub(crate) fn localise(self, threads: u32) -> Self {
         match self {
             Self::Thread(thread) => Self::Thread(thread % threads),
             Self::Warp(warp) => Self::Warp(warp % (threads / 32)),
@@ -104,7 +105,8 @@ impl Actor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Event {
     pub(crate) actor: Actor,
-    /// Clock of the thread or agent, number of the copy, or index of the warp's clocks in `lanes`.
+    /// The clock of the thread or agent, number of the copy, or index of the warp's clocks in
+    /// `lanes`.
     clock: u32,
     pub(crate) site: u32,
     pub(crate) how: How,
@@ -184,9 +186,9 @@ impl Order {
     }
 
     pub(crate) fn meet(&mut self, threads: impl Iterator<Item = u32> + Clone) {
-        threads
-            .clone()
-            .for_each(|thread| self.present[thread as usize / 32] = None);
+        for thread in threads.clone() {
+            self.present[thread as usize / 32] = None;
+        }
         self.clocks.meet(threads);
     }
 
@@ -219,9 +221,8 @@ impl Order {
     }
 
     pub(crate) fn landing(&mut self, thread: u32, copy: u32, site: u32) -> u32 {
-        let actor = Actor::Copies(thread);
         self.events.number(Event {
-            actor,
+            actor: Actor::Copies(thread),
             clock: copy,
             site,
             how: How::CopyWrite,
@@ -272,15 +273,17 @@ impl Order {
         self.clocks.fences()
     }
 
-    /// Whether an operation that `reader` issues now sees through the async proxy what `writer` wrote when there had been
-    /// `fences`.
+    /// Returns whether an operation that `reader` issues now sees through the async proxy what
+    /// `writer` wrote when there had been `fences`.
     pub(crate) fn is_fenced(&self, writer: Actor, fences: u32, reader: Actor) -> bool {
-        let known = |writer: u32| {
-            reader
-                .threads()
-                .all(|reader| self.clocks.knows_fence(reader, writer, fences))
-        };
-        writer.threads().all(known)
+        for writing in writer.threads() {
+            for reading in reader.threads() {
+                if !self.clocks.knows_fence(reading, writing, fences) {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     pub(crate) fn warp_event(
@@ -291,22 +294,10 @@ impl Order {
         how: How,
         distribution: u64,
     ) -> u32 {
-        let present =
-            self.present[warp as usize].filter(|&number| self.lanes[number as usize].mask == mask);
-        let clock = present.unwrap_or_else(|| {
-            let clock_of = |lane| {
-                if mask >> lane & 1 == 1 {
-                    self.clocks.clock(warp * 32 + lane)
-                } else {
-                    0
-                }
-            };
-            self.lanes.push(Lanes {
-                mask,
-                clocks: std::array::from_fn(|lane| clock_of(lane as u32)),
-            });
-            self.lanes.len() as u32 - 1
-        });
+        let clock = match self.present[warp as usize] {
+            Some(number) if self.lanes[number as usize].mask == mask => number,
+            _ => self.add_lanes(warp, mask),
+        };
         self.present[warp as usize] = Some(clock);
         self.events.number(Event {
             actor: Actor::Warp(warp),
@@ -317,34 +308,51 @@ impl Order {
         })
     }
 
+    /// Keeps the present clocks of a warp's lanes. Returns their index in `lanes`.
+    fn add_lanes(&mut self, warp: u32, mask: u32) -> u32 {
+        let mut clocks = [0; 32];
+        for lane in lanes_of(mask) {
+            clocks[lane as usize] = self.clocks.clock(warp * 32 + lane);
+        }
+        self.lanes.push(Lanes { mask, clocks });
+        self.lanes.len() as u32 - 1
+    }
+
     pub(crate) fn describe(&self, event: u32) -> Event {
         self.events.value(event)
     }
 
-    /// Whether `earlier` was over before any of those who make `now` can start.
+    /// Returns whether `earlier` was over before any of those who make `now` can start.
     fn ordered(&self, earlier: u32, now: u32) -> bool {
-        let (earlier, now) = (self.events.value(earlier), self.events.value(now));
-        let same_lanes = earlier.distribution != 0 && earlier.distribution == now.distribution;
-        if same_lanes && earlier.actor == now.actor {
+        let (then, present) = (self.events.value(earlier), self.events.value(now));
+        let same_lanes = then.distribution != 0 && then.distribution == present.distribution;
+        if same_lanes && then.actor == present.actor {
             return true;
         }
-        let known_to = |reader: u32| match earlier.actor {
-            Actor::Thread(thread) => self.clocks.knows(reader, thread, earlier.clock),
-            Actor::Copies(thread) => self.clocks.knows_copy(reader, thread, earlier.clock),
-            Actor::Agent { agent, .. } => self.clocks.knows_agent(reader, agent, earlier.clock),
+        match present.actor {
+            Actor::Thread(thread) | Actor::Copies(thread) => self.knows(thread, &then),
+            Actor::Agent { .. } => present
+                .actor
+                .threads()
+                .all(|thread| self.knows(thread, &then)),
+            Actor::Warp(warp) => lanes_of(self.lanes[present.clock as usize].mask)
+                .all(|lane| self.knows(warp * 32 + lane, &then)),
+        }
+    }
+
+    /// Returns whether a thread knows that an event is over.
+    #[inline]
+    fn knows(&self, reader: u32, event: &Event) -> bool {
+        match event.actor {
+            Actor::Thread(thread) => self.clocks.knows(reader, thread, event.clock),
+            Actor::Copies(thread) => self.clocks.knows_copy(reader, thread, event.clock),
+            Actor::Agent { agent, .. } => self.clocks.knows_agent(reader, agent, event.clock),
             Actor::Warp(warp) => {
-                let lanes = &self.lanes[earlier.clock as usize];
-                lanes_of(lanes.mask).all(|lane| {
-                    self.clocks
-                        .knows(reader, warp * 32 + lane, lanes.clocks[lane as usize])
+                let known = &self.lanes[event.clock as usize];
+                lanes_of(known.mask).all(|lane| {
+                    let clock = known.clocks[lane as usize];
+                    self.clocks.knows(reader, warp * 32 + lane, clock)
                 })
-            }
-        };
-        match now.actor {
-            Actor::Thread(thread) | Actor::Copies(thread) => known_to(thread),
-            Actor::Agent { .. } => now.actor.threads().all(known_to),
-            Actor::Warp(warp) => {
-                lanes_of(self.lanes[now.clock as usize].mask).all(|lane| known_to(warp * 32 + lane))
             }
         }
     }
@@ -360,28 +368,17 @@ impl Order {
         None
     }
 
-    /// Without reads that are ordered before it. But who knows that an agent's operation is complete knows only of that agent's
-    /// earlier ones.
+    /// Returns the set with a read, without those that are ordered before it. But who knows that an
+    /// agent's operation is complete knows only of that agent's earlier ones.
     fn add(&mut self, set: u32, event: u32) -> u32 {
         if let Some(&known) = self.added.get(&(set, event)) {
             return known;
         }
-        let now = self.events.value(event);
         let mut kept = Vec::new();
         let mut rest = set;
         while rest != 0 {
             let (others, other) = self.sets.value(rest);
-            let old = self.events.value(other);
-            let same = (old.actor, old.clock, old.distribution)
-                == (now.actor, now.clock, now.distribution);
-            let is_covered = match (old.actor, now.actor) {
-                (Actor::Agent { agent, .. }, Actor::Agent { agent: same, .. }) => {
-                    agent == same && old.clock <= now.clock
-                }
-                (_, Actor::Agent { .. }) => false,
-                _ => self.ordered(other, event),
-            };
-            if !same && !is_covered {
+            if !self.covers(event, other) {
                 kept.push(other);
             }
             rest = others;
@@ -394,7 +391,23 @@ impl Order {
         result
     }
 
-    /// `race(index, event)` is called for each unordered write.
+    /// Returns whether whoever comes after a read comes after an older one, too.
+    fn covers(&self, read: u32, older: u32) -> bool {
+        let (now, then) = (self.events.value(read), self.events.value(older));
+        let is_same_stretch = then.actor == now.actor && then.clock == now.clock;
+        if is_same_stretch && then.distribution == now.distribution {
+            return true;
+        }
+        match (then.actor, now.actor) {
+            (Actor::Agent { agent, .. }, Actor::Agent { agent: latest, .. }) => {
+                agent == latest && then.clock <= now.clock
+            }
+            (_, Actor::Agent { .. }) => false,
+            _ => self.ordered(older, read),
+        }
+    }
+
+    /// Enters a read into `cells`, and calls `race(index, event)` for each unordered write.
     #[inline]
     pub(crate) fn read<'a>(
         &mut self,
@@ -424,7 +437,7 @@ impl Order {
         }
     }
 
-    /// `race(index, event)` is called for each unordered access.
+    /// Enters a write into `cells`, and calls `race(index, event)` for each unordered access.
     #[inline]
     pub(crate) fn write<'a>(
         &mut self,
@@ -460,7 +473,8 @@ impl Order {
         }
     }
 
-    /// An access that must come after the last write of `cells`, but that later ones need no order with.
+    /// Checks an access that must come after the last write of `cells`, but that later ones need no
+    /// order with.
     pub(crate) fn follow<'a>(
         &mut self,
         cells: impl Iterator<Item = &'a mut Cell>,
@@ -478,10 +492,12 @@ impl Order {
 
     /// Enters an agent's incomplete access into a new generation, without a check.
     pub(crate) fn survive<'a>(&mut self, cells: impl Iterator<Item = &'a mut Cell>, event: u32) {
-        if self.events.value(event).how.is_write() {
-            cells.for_each(|cell| self.land(cell, event));
-        } else {
+        if !self.events.value(event).how.is_write() {
             self.read(cells, event, |_, _| ());
+            return;
+        }
+        for cell in cells {
+            self.land(cell, event);
         }
     }
 
@@ -495,11 +511,27 @@ impl Order {
     }
 }
 
-pub(crate) fn note(races: &mut Vec<(usize, usize, u32)>, index: usize, event: u32) {
-    match races.iter_mut().find(|(_, _, known)| *known == event) {
-        Some((_, last, _)) => *last = index,
-        None => races.push((index, index, event)),
+/// A range of an access's bytes for which it is not ordered with `event`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Race {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
+    pub(crate) event: u32,
+}
+
+/// Adds byte `index` of an access to its race with `event`.
+pub(crate) fn note(races: &mut Vec<Race>, index: usize, event: u32) {
+    for race in &mut *races {
+        if race.event == event {
+            race.last = index;
+            return;
+        }
     }
+    races.push(Race {
+        first: index,
+        last: index,
+        event,
+    });
 }
 
 fn lanes_of(mask: u32) -> impl Iterator<Item = u32> {

@@ -17,8 +17,25 @@ pub(crate) enum Direction {
 struct Request {
     lanes: u32,
     bytes: u32,
-    /// Offset per lane in `lanes`.
+    /// The offset of each lane in `lanes`.
     address: [u32; 32],
+}
+
+impl Request {
+    fn count(&self, space: Space, direction: Direction, counters: &mut Counters) {
+        if space == Space::Shared {
+            let traffic = shared(&self.address, self.lanes, self.bytes);
+            *shared_counter(counters, direction) += traffic;
+            return;
+        }
+        let lanes = (0..32).filter(|lane| self.lanes >> lane & 1 == 1);
+        let traffic = global(lanes.map(|lane| self.address[lane]), self.bytes);
+        if direction == Direction::Read {
+            counters.global_read += traffic;
+        } else {
+            counters.global_write += traffic;
+        }
+    }
 }
 
 /// The requests of one place of the program since the warp last met.
@@ -26,7 +43,7 @@ struct Request {
 struct Place {
     space: Space,
     direction: Direction,
-    /// Visits per lane.
+    /// The visits of each lane.
     times: [u32; 32],
     used: usize,
     requests: Vec<Request>,
@@ -34,7 +51,7 @@ struct Place {
 
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// By site and direction: index in `places` + 1; 0: none.
+    /// The index in `places` of each site and direction, plus 1; 0 if there is none.
     index: Vec<u32>,
     places: Vec<Place>,
     pending: Vec<usize>,
@@ -43,8 +60,8 @@ pub(crate) struct Requests {
 const KINDS: usize = 5;
 
 impl Requests {
-    /// One lane's access. Copies of more than 16 bytes count as several accesses of the largest power of two, up to 16, that
-    /// divides them.
+    /// Adds one lane's access. Copies of more than 16 bytes count as several accesses of the
+    /// largest power of two, up to 16, that divides them.
     pub(crate) fn add(
         &mut self,
         lane: u32,
@@ -91,10 +108,10 @@ impl Requests {
             });
             self.index[key] = self.places.len() as u32;
         }
-        let index = self.index[key] as usize - 1;
-        let place = &mut self.places[index];
+        let number = self.index[key] as usize - 1;
+        let place = &mut self.places[number];
         if place.used == 0 {
-            self.pending.push(index);
+            self.pending.push(number);
         }
         let time = place.times[lane as usize] as usize;
         place.times[lane as usize] += 1;
@@ -115,23 +132,12 @@ impl Requests {
         request.address[lane as usize] = address;
     }
 
-    /// The warp has met: pending requests are complete.
+    /// Counts the pending requests, which are complete since the warp has met.
     pub(crate) fn flush(&mut self, counters: &mut Counters) {
-        for index in self.pending.drain(..) {
-            let place = &mut self.places[index];
+        for number in self.pending.drain(..) {
+            let place = &mut self.places[number];
             for request in &place.requests[..place.used] {
-                let lanes = (0..32).filter(|lane| request.lanes >> lane & 1 == 1);
-                let addresses = lanes.map(|lane| request.address[lane]);
-                match (place.space, place.direction) {
-                    (Space::Global, Direction::Read) => {
-                        counters.global_read += global(addresses, request.bytes)
-                    }
-                    (Space::Global, _) => counters.global_write += global(addresses, request.bytes),
-                    (Space::Shared, direction) => {
-                        *shared_counter(counters, direction) +=
-                            shared(&request.address, request.lanes, request.bytes);
-                    }
-                }
+                request.count(place.space, place.direction, counters);
             }
             place.used = 0;
             place.times = [0; 32];
@@ -179,10 +185,9 @@ fn shared(address: &[u32; 32], lanes: u32, bytes: u32) -> SharedTraffic {
         ..SharedTraffic::default()
     };
     traffic.bytes = u64::from(lanes.count_ones()) * u64::from(bytes);
-    for pass in (0..32).step_by(lanes_per_pass) {
-        let in_pass = (pass..pass + lanes_per_pass).filter(|lane| lanes >> lane & 1 == 1);
-        let pieces = in_pass.map(|lane| (address[lane], bytes));
-        add_pass(&mut traffic, pieces);
+    for first in (0..32).step_by(lanes_per_pass) {
+        let pass = (first..first + lanes_per_pass).filter(|lane| lanes >> lane & 1 == 1);
+        add_pass(&mut traffic, pass.map(|lane| (address[lane], bytes)));
     }
     traffic
 }
@@ -213,7 +218,7 @@ pub(crate) enum MatrixCount {
     Transposed,
 }
 
-/// A warp's accesses to a matrix whose rows start at `rows`, as lists of passes.
+/// Counts a warp's accesses to a matrix whose rows start at `rows`, as lists of passes.
 pub(crate) fn matrix_shared(
     rows: &[u32],
     row_bytes: u32,
@@ -224,21 +229,18 @@ pub(crate) fn matrix_shared(
         bytes: rows.len() as u64 * u64::from(row_bytes),
         ..SharedTraffic::default()
     };
-    for rows in rows.chunks(8) {
+    for eight in rows.chunks(8) {
         match count {
             MatrixCount::Ldmatrix => {
                 for start in (0..row_bytes).step_by(16) {
-                    add_pass(
-                        &mut traffic,
-                        rows.iter()
-                            .map(|row| (row + start, 16.min(row_bytes - start))),
-                    );
+                    let bytes = 16.min(row_bytes - start);
+                    add_pass(&mut traffic, eight.iter().map(|row| (row + start, bytes)));
                 }
             }
             // Lane l holds row l / 4, columns 2 (l % 4) and the next.
             MatrixCount::Accumulator => {
                 for start in (0..row_bytes).step_by(8 * element_bytes as usize) {
-                    traffic += accumulator_request(rows, 2 * element_bytes, |lane| {
+                    traffic += accumulator_request(eight, 2 * element_bytes, |lane| {
                         (lane / 4, start + lane % 4 * 2 * element_bytes)
                     });
                 }
@@ -247,9 +249,9 @@ pub(crate) fn matrix_shared(
             MatrixCount::Transposed => {
                 for start in (0..row_bytes).step_by(8 * element_bytes as usize) {
                     for second in 0..2 {
-                        let at =
-                            |lane: u32| (lane % 4 * 2 + second, start + lane / 4 * element_bytes);
-                        traffic += accumulator_request(rows, element_bytes, at);
+                        traffic += accumulator_request(eight, element_bytes, |lane| {
+                            (lane % 4 * 2 + second, start + lane / 4 * element_bytes)
+                        });
                     }
                 }
             }
@@ -278,7 +280,7 @@ fn accumulator_request(rows: &[u32], bytes: u32, at: impl Fn(u32) -> (u32, u32))
     }
 }
 
-/// One request, each sector once.
+/// Counts one request, each sector once.
 pub(crate) fn matrix_global(rows: &[u32], row_bytes: u32) -> GlobalTraffic {
     let mut sectors: Vec<u32> = rows
         .iter()
@@ -360,8 +362,9 @@ mod tests {
     #[test]
     fn accumulators_conflict_where_their_rows_share_banks() {
         use MatrixCount::{Accumulator, Transposed};
-        // Eight rows of eight elements: wavefronts and ideal ones, by hand. Between the strides without a conflict and the one
-        // where all rows start in bank 0, rows overlap by their last words.
+        // Eight rows of eight elements: wavefronts and ideal ones, by hand. Between the strides
+        // without a conflict and the one where all rows start in bank 0, rows overlap by their last
+        // words.
         for (count, element_bytes, stride, wavefronts, ideal) in [
             (Accumulator, 4, 32, 2, 2),
             (Accumulator, 4, 128, 8, 2),

@@ -1,5 +1,5 @@
-//! The judge against brute force: random small programs, whose accesses are ordered if an explicit graph has a path from one
-//! to the other.
+//! The judge against brute force: random small programs, whose accesses are ordered if an explicit
+//! graph has a path from one to the other.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -319,7 +319,8 @@ impl Graph {
         let mut groups: Vec<Groups<usize>> = vec![Groups::default(); ALL];
         let mut arrivals = [Vec::new(), Vec::new()];
         let (mut fetches, mut stores) = (Vec::new(), vec![Vec::new(); ALL]);
-        // What each thread was told to be done, and what it left of that at a signal that its copies arrive at.
+        // What each thread was told to be done, and what it left of that at a signal that its
+        // copies arrive at.
         let (mut told, mut told_of) = (vec![Vec::new(); ALL], [Vec::new(), Vec::new()]);
         for &(op_index, ref op) in program {
             let made = |bytes, write, nodes, by| Made {
@@ -468,7 +469,8 @@ impl Graph {
                 .any(|write| self.ordered(first, write) && self.ordered_at(byte, write, second))
     }
 
-    /// Bytes read by TMA stores or written by TMA loads whose last writer has not fenced since, as far as the issuer knows.
+    /// Bytes read by TMA stores or written by TMA loads whose last writer has not fenced since, as
+    /// far as the issuer knows.
     fn unfenced(&self) -> BTreeSet<usize> {
         let is_unfenced = |by_tma: &Made| {
             let byte = by_tma.bytes.start;
@@ -535,7 +537,7 @@ impl Graph {
 
 fn found(outcome: &Outcome) -> Vec<((usize, usize), Vec<usize>)> {
     let conflicts = outcome
-        .found
+        .hazards
         .iter()
         .filter(|raw| raw.kind != HazardKind::MissingProxyFence)
         .filter_map(|raw| {
@@ -548,7 +550,7 @@ fn found(outcome: &Outcome) -> Vec<((usize, usize), Vec<usize>)> {
 
 /// The later ones of hazards of a kind.
 fn ops_of(outcome: &Outcome, kind: HazardKind) -> BTreeSet<usize> {
-    let found = outcome.found.iter().filter(|raw| raw.kind == kind);
+    let found = outcome.hazards.iter().filter(|raw| raw.kind == kind);
     let site = found.map(|raw| raw.second.unwrap_or(raw.first).site);
     site.map(|site| site as usize - 1).collect()
 }
@@ -632,7 +634,8 @@ proptest! {
             let outcome = judge(&order);
             let actual = found(&outcome);
             for (pair, _) in &actual {
-                prop_assert!(expected.iter().any(|(other, _)| other == pair), "false alarm {:?} in {:?}", pair, order);
+                prop_assert!(expected.iter().any(|(other, _)| other == pair), "false alarm {:?} \
+                                                                               in {:?}", pair, order);
             }
             prop_assert_eq!(actual.is_empty(), expected.is_empty(), "{:?}", order);
             if expected.is_empty() {

@@ -13,14 +13,14 @@ impl Judge {
         let range = load.offset..load.offset + load.bytes;
         self.fork_shared(fork, How::TmaWrite, range.clone());
         self.fetches.push(Fetch { range, first_row });
+        // Whole rows of the banks, without conflicts.
+        let wavefronts = load.bytes.div_ceil(128) as u64;
         let counters = &mut self.outcome.counters;
         counters.tma_read_bytes += traffic.bytes;
         counters.global_read += traffic;
-        // Whole rows of the banks, without conflicts.
-        let (bytes, wavefronts) = (load.bytes as u64, load.bytes.div_ceil(128) as u64);
         counters.shared_async_write += SharedTraffic {
             requests: 1,
-            bytes,
+            bytes: load.bytes as u64,
             wavefronts,
             ideal_wavefronts: wavefronts,
         };
@@ -28,16 +28,16 @@ impl Judge {
     }
 
     pub(crate) fn store_async(&mut self, fork: &Fork, range: std::ops::Range<usize>) {
+        self.outcome.counters.cluster_store_bytes += range.len() as u64;
         self.fork_shared(fork, How::StoreAsync, range.clone());
         self.fetches.push(Fetch {
-            range: range.clone(),
+            range,
             first_row: None,
         });
-        let (bytes, counters) = (range.len() as u64, &mut self.outcome.counters);
-        counters.cluster_store_bytes += bytes;
     }
 
-    /// Its reads of shared memory and its writes of global memory are of two agents: the thread can only wait for the first.
+    /// Judges a store: its reads of shared memory and its writes of global memory belong to two
+    /// agents, since the thread can only wait for the first.
     pub(crate) fn tma_store<Rows>(
         &mut self,
         thread: u32,
@@ -56,18 +56,16 @@ impl Judge {
             count: 1,
             site,
         };
-        self.fork_shared(
-            &fork(reads),
-            How::StoreRead,
-            store.offset..store.offset + store.bytes,
-        );
+        let range = store.offset..store.offset + store.bytes;
+        self.fork_shared(&fork(reads), How::StoreRead, range);
         let (traffic, _) = self.rows(&fork(writes), How::StoreWrite, store.rows)?;
         self.outcome.counters.tma_write_bytes += traffic.bytes;
         self.outcome.counters.global_write += traffic;
         Ok(())
     }
 
-    /// The global side of a box: one request, each sector once. Returns place and bytes of its first row, too.
+    /// Judges the global side of a box: one request, each sector once. Returns place and bytes of
+    /// its first row, too.
     fn rows(
         &mut self,
         fork: &Fork,
@@ -78,18 +76,21 @@ impl Judge {
             requests: 1,
             ..GlobalTraffic::default()
         };
-        let (mut last, mut first_row) = (None, None);
+        let (mut last_sector, mut first_row) = (None, None);
         for (address, bytes) in rows {
             let Some(place) = self.fork_global(fork, how, address, bytes)? else {
                 continue;
             };
             first_row.get_or_insert((place, bytes as u32));
-            let sectors = place / 32..=(place + bytes as u32 - 1) / 32;
             traffic.bytes += bytes as u64;
+            let first = place / 32;
+            let last = (place + bytes as u32 - 1) / 32;
+            traffic.sectors += u64::from(last - first + 1);
             // Rows ascend, or lie apart.
-            traffic.sectors +=
-                sectors.clone().count() as u64 - u64::from(last == Some(*sectors.start()));
-            last = Some(*sectors.end());
+            if last_sector == Some(first) {
+                traffic.sectors -= 1;
+            }
+            last_sector = Some(last);
         }
         Ok((traffic, first_row))
     }

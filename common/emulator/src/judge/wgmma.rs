@@ -1,14 +1,15 @@
-//! Each warp reads both operands as a whole, by the async proxy, from the issue of the product until a wait covers it. One
-//! wait speaks for all four warps, since it returns only when all have issued the product.
+//! Each warp reads both operands as a whole, by the async proxy, from the issue of the product
+//! until a wait covers it. One wait speaks for all four warps, since it returns only when all have
+//! issued the product.
 
 use std::ops::Range;
 
 use super::clocks::Agent;
 use super::held::Held;
-use super::operation::Fork;
+use super::hint::Hint;
+use super::operation::{Bytes, Fork};
 use super::order::Actor;
-use super::raw::Hint;
-use super::{HazardKind, How, Judge, Side, Space};
+use super::{HazardKind, How, Judge, Side};
 
 const WARPS: u32 = 4;
 
@@ -51,7 +52,9 @@ impl Judge {
 
     pub(crate) fn products_complete(&mut self, warp: u32, covered: u64) {
         let agent = self.warpgroup(warp);
-        (warp * 32..warp * 32 + 32).for_each(|thread| self.complete(thread, agent, covered as u32));
+        for thread in warp * 32..warp * 32 + 32 {
+            self.complete(thread, agent, covered as u32);
+        }
     }
 
     pub(crate) fn held_registers(&mut self, thread: u32, is_write: bool, site: u32, held: Held) {
@@ -60,19 +63,16 @@ impl Judge {
             how: How::WgmmaRegisters,
             site: held.issued,
         };
-        let how = if is_write { How::Write } else { How::Read };
         let second = Side {
             actor: Actor::Thread(thread),
-            how,
+            how: if is_write { How::Write } else { How::Read },
             site,
         };
-        let sides = (first, Some(second));
-        self.found(
+        self.report_pair(
             HazardKind::HeldRegisters,
-            sides,
-            Space::Global,
-            0,
-            0,
+            first,
+            second,
+            Bytes::global(0, 0),
             Hint::Held(held),
         );
     }
