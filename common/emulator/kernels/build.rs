@@ -1,20 +1,38 @@
-//! Compiles the test kernels as a stage's kernel is compiled, once plain and once traced; and those of `gpu.cu` for GPUs,
-//! too, where nvcc is found.
+//! Compiles the test kernels as a stage's kernel is compiled, once plain and once traced; and those
+//! of `gpu.cu` for GPUs, too, where nvcc is found.
 
 use std::path::{Path, PathBuf};
 
-/// The kernels that a source declares.
+/// Returns the kernels that a source declares.
 fn declared(source: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(source).unwrap();
-    let name = |line: &str| {
-        let (called, rest) = line.split_once('(')?;
-        let (name, _) = rest.split_once([',', ')'])?;
-        MACROS.contains(&called).then(|| name.to_owned())
-    };
-    text.lines().filter_map(name).collect()
+    let mut kernels = Vec::new();
+    for line in text.lines() {
+        if let Some((called, arguments)) = line.split_once('(')
+            && MACROS.contains(&called)
+            && let Some((name, _)) = arguments.split_once([',', ')'])
+        {
+            kernels.push(name.to_owned());
+        }
+    }
+    kernels
 }
 
-/// Which make a kernel of their first argument.
+/// Returns the sources for the emulator, in order.
+fn emulator_sources() -> Vec<PathBuf> {
+    let mut sources = Vec::new();
+    for entry in std::fs::read_dir("cu").unwrap() {
+        let path = entry.unwrap().path();
+        let is_source = path.extension().is_some_and(|extension| extension == "cu");
+        if is_source && !path.ends_with("gpu.cu") {
+            sources.push(path);
+        }
+    }
+    sources.sort();
+    sources
+}
+
+/// The macros that make a kernel of their first argument.
 const MACROS: [&str; 6] = [
     "KERNEL",
     "BOUNDED_KERNEL",
@@ -26,16 +44,12 @@ const MACROS: [&str; 6] = [
 
 const DEVICE_HEADERS: &str = "../../cuda";
 
-/// Included by `cu/reference.cu`.
+/// The kernel that `cu/reference.cu` includes.
 const REFERENCE: &str = "../../src/reference/attend.cu";
 
 fn main() {
     kernel_build::test_kernels("cu/gpu.cu");
-    let sources = std::fs::read_dir("cu").unwrap();
-    let mut sources: Vec<PathBuf> = sources.map(|entry| entry.unwrap().path()).collect();
-    sources
-        .retain(|path| path.extension().is_some_and(|it| it == "cu") && !path.ends_with("gpu.cu"));
-    sources.sort();
+    let sources = emulator_sources();
     let kernels: Vec<String> = sources.iter().flat_map(|path| declared(path)).collect();
     let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("kernels.rs");
     std::fs::write(list, format!("kernels! {{ {} }}\n", kernels.join(" "))).unwrap();
@@ -61,13 +75,16 @@ fn main() {
             .include("cu")
             .flag("-include")
             .flag("emulator/prelude.h");
-        // Device code rounds every operation; `#pragma unroll` and `.cu` mean nothing to a host compiler.
+        // Device code rounds every operation; `#pragma unroll` and `.cu` mean nothing to a host
+        // compiler.
         build
             .flag("-ffp-contract=off")
             .flag("-Wno-unknown-pragmas")
             .flag("-x")
             .flag("c++");
-        flags.iter().for_each(|flag| _ = build.flag(flag));
+        for flag in flags {
+            build.flag(flag);
+        }
         build.files(&sources).compile(library);
     }
 }

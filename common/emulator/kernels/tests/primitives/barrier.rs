@@ -17,8 +17,8 @@ fn syncthreads_orders_the_whole_block() {
 
 #[test]
 fn a_missing_syncthreads_shows_as_a_difference_between_schedules() {
-    // Some order reads before the write. That no order happens to do so would prove nothing: the verdict on a missing
-    // barrier is the happens-before check's.
+    // Some order reads before the write. That no order happens to do so would prove nothing: the
+    // verdict on a missing barrier is the happens-before check's.
     let input: Vec<i32> = (0..64).collect();
     let run = launch("reverse<<<1, 64, 256>>>(1)").input(0, &input);
     let without = |words| {

@@ -3,7 +3,8 @@ use emulator::Fault;
 use crate::launch::{bytes_of, launch};
 use crate::ptx::Case;
 
-/// Blocks of a cluster store to each other, and one that is its cluster to itself; all values differ, and 37 has an inverse modulo 128.
+/// Blocks of a cluster store to each other, and one that is its cluster to itself; all values
+/// differ, and 37 has an inverse modulo 128.
 pub fn cases() -> [Case; 2] {
     const ROUNDS: usize = 3;
     let start =

@@ -1,4 +1,5 @@
-//! Runs the table of `DETECTORS.md`: what each detector catches, and a near miss that it must not flag.
+//! Runs the table of `DETECTORS.md`: what each detector catches, and a near miss that it must not
+//! flag.
 
 use std::collections::BTreeSet;
 
@@ -105,7 +106,8 @@ fn every_kind_of_hazard_and_every_fault_has_a_detector() {
         .iter()
         .filter_map(|it| it.fault.map(String::from))
         .collect();
-    // Launches that are refused as a whole, a machine without memory, and the mark that a traced block's hazards hold the reason.
+    // Launches that are refused as a whole, a machine without memory, and the mark that a traced
+    // block's hazards hold the reason.
     faults.extend(["BadLaunch", "SharedTooLarge", "NoMemory", "Hazard"].map(String::from));
     assert_eq!(
         faults,

@@ -110,8 +110,8 @@ impl Gpu {
         };
         let mut launch = stream.launch_builder(&function);
         launch.arg(&params);
-        // SAFETY: every kernel of `gpu.cu` takes the address of its params, whose buffers live until after the wait below
-        // and have the sizes that the kernel documents.
+        // SAFETY: every kernel of `gpu.cu` takes the address of its params, whose buffers live
+        // until after the wait below and have the sizes that the kernel documents.
         let done = unsafe { launch.launch(config) }.and_then(|_| stream.synchronize());
         done.unwrap_or_else(|error| panic!("{name}: {error}"));
         stream.clone_dtoh(&output).unwrap()

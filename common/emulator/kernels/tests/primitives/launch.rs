@@ -63,8 +63,8 @@ pub struct Run {
     suppress: Option<Place>,
 }
 
-/// `KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)`; numbers may be sums. `elements A..B`: the bytes of `in[0]` that are
-/// elements, the others are guard bands; `rows N`: of the first tensor map.
+/// `KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)`; numbers may be sums. `elements A..B`: the bytes
+/// of `in[0]` that are elements, the others are guard bands; `rows N`: of the first tensor map.
 pub fn launch(text: &str) -> Run {
     let parse = || {
         let (kernel, rest) = text.split_once("<<<")?;
@@ -280,8 +280,9 @@ impl Run {
     /// The plain build with `out[0]` of `len` elements, initially zero.
     pub fn output<T: Plain>(&self, len: usize) -> Result<Vec<T>, Fault> {
         let buffers = self.buffers([len * size_of::<T>(), 0]);
-        // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller gives buffers of the size
-        // that the kernel says; none of them computes addresses from what barriers order.
+        // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller
+        // gives buffers of the size that the kernel says; none of them computes addresses from what
+        // barriers order.
         unsafe { emulator::launch(&self.of(0, &buffers.params), self.suppress.as_ref())? };
         // SAFETY: the lines have at least `len` elements of T, and any bytes are a valid T.
         let output = unsafe { std::slice::from_raw_parts(buffers.outputs[0].as_ptr().cast(), len) };

@@ -1,5 +1,5 @@
-//! Every primitive of the shim on its own small kernel, against values computed another way; and broken counterparts, each
-//! of which must be reported as what it is.
+//! Every primitive of the shim on its own small kernel, against values computed another way; and
+//! broken counterparts, each of which must be reported as what it is.
 
 mod barrier;
 mod builtins;

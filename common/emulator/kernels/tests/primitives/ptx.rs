@@ -1,5 +1,5 @@
-//! The wrappers of `attn/ptx/`, exact, on data in which no two elements may be exchanged. The same kernels must give the
-//! same bytes in the emulator and on a GPU.
+//! The wrappers of `attn/ptx/`, exact, on data in which no two elements may be exchanged. The same
+//! kernels must give the same bytes in the emulator and on a GPU.
 
 use std::array::from_fn;
 use std::collections::BTreeSet;
@@ -75,7 +75,8 @@ pub fn halves(values: &[i32]) -> Vec<u16> {
     values.iter().map(code).collect()
 }
 
-/// Bytes at which 32 lanes find or leave their rows: multiples of 16, in no order that a mistake could have.
+/// Bytes at which 32 lanes find or leave their rows: multiples of 16, in no order that a mistake
+/// could have.
 pub fn row_starts() -> [i32; 32] {
     from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) as i32 % 128 * 16)
 }
@@ -125,7 +126,8 @@ fn mma(seed: u64, code: Code) -> ([Vec<u8>; 3], Vec<u8>) {
     (inputs, bytes_of(&d_registers))
 }
 
-/// 1,024 different elements in shared memory, rows at odd places, and the registers that the lanes must receive.
+/// 1,024 different elements in shared memory, rows at odd places, and the registers that the lanes
+/// must receive.
 fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 2], Vec<u8>) {
     // The last lanes' may be ignored.
     let starts = row_starts();

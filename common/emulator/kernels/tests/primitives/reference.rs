@@ -148,7 +148,8 @@ fn a_wrong_tile_is_not_the_hosts_reference() {
         agree(&problem, &host, &gpu).is_ok()
     };
     assert!(judge(|_| ()));
-    // A row without a key sees one; a row that sees one sees none; the last key is forgotten; and a scale is wrong in its 30th bit.
+    // A row without a key sees one; a row that sees one sees none; the last key is forgotten; and a
+    // scale is wrong in its 30th bit.
     let faults: [fn(&mut Layout<'_, f64>); 4] = [
         |layout| layout.tiles[0].visible[0] = 1,
         |layout| layout.tiles[1].visible[0] -= 1,

@@ -13,7 +13,8 @@ fn shared_memory_starts_as_nan_in_every_block() {
 
 #[test]
 fn registers_start_as_nan_in_every_thread_of_every_block() {
-    // More blocks than OS threads, so that stacks are used again, after a launch that leaves finite values on them.
+    // More blocks than OS threads, so that stacks are used again, after a launch that leaves finite
+    // values on them.
     let run = |initialised| {
         launch(&format!(
             "accumulate_registers<<<40, 64, 0>>>({initialised})"

@@ -1,5 +1,5 @@
-//! What the traced build sees of a dozen ways to access memory. This rests on the host compiler's instrumentation, so a new
-//! compiler shows here first.
+//! What the traced build sees of a dozen ways to access memory. This rests on the host compiler's
+//! instrumentation, so a new compiler shows here first.
 
 use crate::launch::launch;
 use emulator::trace::Counters;

@@ -1,5 +1,5 @@
-//! Every synchronisation site of every correct kernel is suppressed: the judge finds a hazard, or the reason why not stands
-//! here.
+//! Every synchronisation site of every correct kernel is suppressed: the judge finds a hazard, or
+//! the reason why not stands here.
 
 use std::collections::{BTreeMap, BTreeSet};
 

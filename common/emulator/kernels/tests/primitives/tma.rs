@@ -55,8 +55,9 @@ impl Tensor {
         Some(offset as usize)
     }
 
-    /// For each byte of the box in shared memory, the byte of the tensor. By the figure of the PTX ISA, 16-byte chunk c of
-    /// row r of 128 bytes lies at chunk c ^ (r % 8); of 64 bytes: two rows share 128 bytes, c ^ (r / 2 % 4).
+    /// For each byte of the box in shared memory, the byte of the tensor. By the figure of the PTX
+    /// ISA, 16-byte chunk c of row r of 128 bytes lies at chunk c ^ (r % 8); of 64 bytes: two rows
+    /// share 128 bytes, c ^ (r / 2 % 4).
     fn layout(&self, at: [i32; 4]) -> Vec<Option<usize>> {
         let [column, first_row, head, batch] = at.map(i64::from);
         let span = self.map.swizzle as usize;
@@ -90,7 +91,8 @@ const PLACES: [[i32; 4]; 13] = [
     [0, 0, -1, 1],
 ];
 
-/// Each box of each tensor: its layout, how it is loaded and, where it does not begin before the tensor, how it is stored.
+/// Each box of each tensor: its layout, how it is loaded and, where it does not begin before the
+/// tensor, how it is stored.
 fn boxes() -> Vec<(Vec<Option<usize>>, Case, Option<Case>)> {
     let mut boxes = Vec::new();
     for (swizzle, element_bytes) in [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)] {
@@ -258,7 +260,8 @@ fn missing_waits_show_in_the_plain_build() {
 
 #[test]
 fn what_a_load_overwrites_is_counted_word_by_word() {
-    // Once for each word that another lane has cleared than the one before, by the first of the three loads alone.
+    // Once for each word that another lane has cleared than the one before, by the first of the
+    // three loads alone.
     for (breaks, times) in [("64", 256), ("64+256", 248)] {
         let found = hazards(&format!("tma_refill<<<1, 32, 2048>>>(3, {breaks})"));
         assert_eq!(

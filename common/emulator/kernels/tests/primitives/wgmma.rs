@@ -1,5 +1,5 @@
-//! Each form of wgmma on one warpgroup, exact: whole numbers whose products and sums need no rounding. The same kernels must
-//! give the same in the emulator and on a GPU of sm_90a.
+//! Each form of wgmma on one warpgroup, exact: whole numbers whose products and sums need no
+//! rounding. The same kernels must give the same in the emulator and on a GPU of sm_90a.
 
 use std::array::from_fn;
 
@@ -218,7 +218,8 @@ fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
 /// Rows of Q and of K that one run multiplies, and head_dim.
 const TILE: [usize; 3] = [64, 128, 128];
 
-/// Attention of one head, exact but for its scores: each the sum of four products of codes, one on top of the other.
+/// Attention of one head, exact but for its scores: each the sum of four products of codes, one on
+/// top of the other.
 fn attention_of_codes(inputs: &Inputs) -> Vec<f32> {
     let [rows, keys, dim] = TILE;
     let scale = f64::from(inputs.q.scale(0, 0) * inputs.k.scale(0, 0))
