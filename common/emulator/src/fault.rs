@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::cluster::Cluster;
+use crate::grid::BlockIndex;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
@@ -101,8 +102,11 @@ impl fmt::Display for Waits {
 }
 
 fn is_plural(threads: &[u32], all: u32) -> bool {
-    let is_warp =
-        threads.len() == 32 && threads[0].is_multiple_of(32) && threads[31] == threads[0] + 31;
+    let (Some(first), Some(last)) = (threads.first(), threads.last()) else {
+        return false;
+    };
+    let is_contiguous = threads.len() == 32 && *last == first + 31;
+    let is_warp = is_contiguous && first.is_multiple_of(32);
     threads.len() > 1 && (!is_warp || all <= 32)
 }
 
@@ -187,12 +191,12 @@ pub enum Fault {
         "block {block:?} can't go on: {waits}. Every thread that a barrier or mask names must \
          reach it"
     )]
-    Deadlock { block: [u32; 3], waits: Waits },
+    Deadlock { block: BlockIndex, waits: Waits },
     /// A wait for an mbarrier's phase that nobody is left to end, or for variables that nobody
     /// changes.
     #[error("block {block:?} can't go on: {waits}. {rule}")]
     WaitNeverObserved {
-        block: [u32; 3],
+        block: BlockIndex,
         waits: Waits,
         rule: String,
     },
@@ -201,10 +205,10 @@ pub enum Fault {
         "divergent __syncthreads in block {block:?}: {waits}. All threads of a block must reach \
          the same one"
     )]
-    DivergentBarrier { block: [u32; 3], waits: Waits },
+    DivergentBarrier { block: BlockIndex, waits: Waits },
     #[error("block {block:?}: {first}{}: {rule}", after(", but ", .second))]
     CollectiveMismatch {
-        block: [u32; 3],
+        block: BlockIndex,
         /// The lane that arrived first, or the only one concerned.
         first: Box<Party>,
         second: Option<Box<Party>>,
@@ -214,7 +218,7 @@ pub enum Fault {
     /// part.
     #[error("block {block:?}: {party}: {reason}")]
     InvalidCollective {
-        block: [u32; 3],
+        block: BlockIndex,
         party: Box<Party>,
         reason: String,
     },
@@ -223,7 +227,7 @@ pub enum Fault {
          {declared} bytes of it (found when the block had ended)"
     )]
     SharedOverflow {
-        block: [u32; 3],
+        block: BlockIndex,
         declared: usize,
         offset: usize,
     },
@@ -241,7 +245,7 @@ pub enum Fault {
     /// `__trap()`, a failed `assert`, an undefined use of an intrinsic, or a division by zero.
     #[error("block {block:?}, thread {thread}: {message} at {place}")]
     Trap {
-        block: [u32; 3],
+        block: BlockIndex,
         thread: u32,
         message: String,
         place: Place,
@@ -251,7 +255,7 @@ pub enum Fault {
          bytes, at {place}"
     )]
     Misaligned {
-        block: [u32; 3],
+        block: BlockIndex,
         thread: u32,
         operand: String,
         value: u64,
@@ -261,14 +265,14 @@ pub enum Fault {
     /// An access to unmapped memory, or to an element that an array does not have.
     #[error("block {block:?}, thread {thread}: {access}, at {place}")]
     OutOfBounds {
-        block: [u32; 3],
+        block: BlockIndex,
         thread: u32,
         access: String,
         place: Place,
     },
     #[error("block {block:?}, thread {thread}: cp.async at {place}: {reason}")]
     AsyncCopy {
-        block: [u32; 3],
+        block: BlockIndex,
         thread: u32,
         reason: String,
         place: Place,
@@ -278,7 +282,7 @@ pub enum Fault {
          shared memory: {reason}"
     )]
     Mbarrier {
-        block: [u32; 3],
+        block: BlockIndex,
         thread: u32,
         operation: String,
         offset: usize,
@@ -287,7 +291,7 @@ pub enum Fault {
     },
     #[error("block {block:?}{}: {operation} at {place}: {reason}", after(", thread ", .thread))]
     Tma {
-        block: [u32; 3],
+        block: BlockIndex,
         /// The thread; none where all are concerned.
         thread: Option<u32>,
         operation: String,
@@ -296,13 +300,13 @@ pub enum Fault {
     },
     /// A traced block made an impossible access; the hazards of the trace say which.
     #[error("block {block:?} was stopped at an access that can't be made")]
-    Hazard { block: [u32; 3] },
+    Hazard { block: BlockIndex },
 }
 
 impl Fault {
     /// Translates the thread numbers of a cluster, `threads` per block, whose first block has the
     /// index `first_block`.
-    pub(crate) fn localise(mut self, threads: u32, first_block: [u32; 3]) -> Self {
+    pub(crate) fn localise(mut self, threads: u32, first_block: BlockIndex) -> Self {
         let localise = |thread: &mut u32| {
             let rank = *thread / threads;
             *thread %= threads;
@@ -316,8 +320,8 @@ impl Fault {
                 second,
                 ..
             } => {
-                if let Some(second) = second {
-                    localise(&mut second.thread);
+                if let Some(party) = second {
+                    localise(&mut party.thread);
                 }
                 *block = localise(&mut first.thread);
             }
@@ -350,7 +354,7 @@ impl Fault {
     }
 
     /// Returns the block at fault; none if the launch was refused as a whole.
-    pub fn block(&self) -> Option<[u32; 3]> {
+    pub fn block(&self) -> Option<BlockIndex> {
         match self {
             Self::Deadlock { block, .. }
             | Self::WaitNeverObserved { block, .. }

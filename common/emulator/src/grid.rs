@@ -8,14 +8,20 @@ use crate::schedule::Schedule;
 /// The largest portable cluster.
 pub const MAX_CLUSTER: u32 = 8;
 
+/// The place of a block in its grid, in x, y and z.
+pub type BlockIndex = [u32; 3];
+
+/// The size of a grid or block, in x, y and z.
+type Extent = [u32; 3];
+
 pub type Entry = unsafe extern "C-unwind" fn(*const c_void);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
     pub entry: Entry,
     pub params: *const c_void,
-    pub grid: [u32; 3],
-    pub block: [u32; 3],
+    pub grid: Extent,
+    pub block: Extent,
     pub cluster: u32,
     pub dynamic_shared_bytes: usize,
     pub schedule: Schedule,
@@ -28,12 +34,13 @@ impl Launch {
     /// tenth of a second.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
-    pub(crate) fn linear_index(&self, [x, y, z]: [u32; 3]) -> u64 {
+    pub(crate) fn linear_index(&self, [x, y, z]: BlockIndex) -> u64 {
         let [grid_x, grid_y, _] = self.grid.map(u64::from);
-        u64::from(x) + grid_x * (u64::from(y) + grid_y * u64::from(z))
+        let row = u64::from(y) + grid_y * u64::from(z);
+        u64::from(x) + grid_x * row
     }
 
-    pub(crate) fn block_index(&self, linear: u64) -> [u32; 3] {
+    pub(crate) fn block_index(&self, linear: u64) -> BlockIndex {
         let [grid_x, grid_y, _] = self.grid.map(u64::from);
         // Fits: it is below the grid's dimension.
         [
@@ -44,7 +51,7 @@ impl Launch {
         .map(|coordinate| coordinate as u32)
     }
 
-    pub(crate) fn first_of_cluster(&self, [x, y, z]: [u32; 3]) -> [u32; 3] {
+    pub(crate) fn first_of_cluster(&self, [x, y, z]: BlockIndex) -> BlockIndex {
         [x - x % self.cluster, y, z]
     }
 
@@ -94,25 +101,25 @@ impl Launch {
     }
 
     /// Returns the first block of each cluster of a grid of `blocks` blocks.
-    pub(crate) fn clusters(&self, blocks: u64) -> Vec<[u32; 3]> {
+    pub(crate) fn clusters(&self, blocks: u64) -> Vec<BlockIndex> {
         (0..blocks / u64::from(self.cluster))
             .map(|number| self.cluster_index(number))
             .collect()
     }
 
-    pub(crate) fn cluster_index(&self, cluster: u64) -> [u32; 3] {
+    pub(crate) fn cluster_index(&self, cluster: u64) -> BlockIndex {
         self.block_index(cluster * u64::from(self.cluster))
     }
 
     /// Returns the block and local number of a thread in the cluster that begins with block `[x, y,
     /// z]`.
-    pub(crate) fn in_cluster(&self, [x, y, z]: [u32; 3], thread: u32) -> ([u32; 3], u32) {
+    pub(crate) fn in_cluster(&self, [x, y, z]: BlockIndex, thread: u32) -> (BlockIndex, u32) {
         let threads = self.block.iter().product::<u32>();
         ([x + thread / threads, y, z], thread % threads)
     }
 
     /// Returns the clusters of `blocks`, each by its first block, if all are in the grid.
-    pub(crate) fn check_blocks(&self, blocks: &[[u32; 3]]) -> Result<Vec<[u32; 3]>, Fault> {
+    pub(crate) fn check_blocks(&self, blocks: &[BlockIndex]) -> Result<Vec<BlockIndex>, Fault> {
         let mut clusters = Vec::new();
         for &block in blocks {
             if block
@@ -133,7 +140,7 @@ impl Launch {
     }
 }
 
-fn check_extent(name: &str, extent: [u32; 3], limit: [u32; 3]) -> Result<(), Fault> {
+fn check_extent(name: &str, extent: Extent, limit: Extent) -> Result<(), Fault> {
     for (size, largest) in extent.into_iter().zip(limit) {
         if size == 0 || size > largest {
             return Err(Fault::BadLaunch {
@@ -144,6 +151,6 @@ fn check_extent(name: &str, extent: [u32; 3], limit: [u32; 3]) -> Result<(), Fau
     Ok(())
 }
 
-fn volume(extent: [u32; 3]) -> u64 {
+fn volume(extent: Extent) -> u64 {
     extent.iter().map(|&size| u64::from(size)).product()
 }

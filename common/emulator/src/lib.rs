@@ -48,7 +48,7 @@ mod worker;
 
 pub use cluster::MAX_SHARED_BYTES;
 pub use fault::{Fault, Party, Place, Waiting, Waits};
-pub use grid::{Entry, Launch, MAX_CLUSTER};
+pub use grid::{BlockIndex, Entry, Launch, MAX_CLUSTER};
 pub use launch::launch;
 pub use schedule::Schedule;
 pub use tensor_map::{TensorMap, TensorMapError};

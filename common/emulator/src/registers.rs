@@ -2,6 +2,7 @@
 //! `__launch_bounds__(THREADS, 1)` allows, and that is the pool.
 
 use crate::fault::Fault;
+use crate::grid::BlockIndex;
 use crate::warp::{Collective, Kind, party};
 
 /// The registers of a multiprocessor.
@@ -26,7 +27,7 @@ struct Change {
 
 #[derive(Debug)]
 pub(crate) struct Registers {
-    block: [u32; 3],
+    block: BlockIndex,
     entry: u32,
     pool: u32,
     warps: Vec<WarpState>,
@@ -34,7 +35,7 @@ pub(crate) struct Registers {
 }
 
 impl Registers {
-    pub(crate) fn new(block: [u32; 3], threads: u32) -> Self {
+    pub(crate) fn new(block: BlockIndex, threads: u32) -> Self {
         let entry = (MULTIPROCESSOR / threads / 8 * 8).min(ENTRY_LIMIT);
         Self {
             block,

@@ -98,8 +98,9 @@ enum Key {
     Line(&'static CStr, u32),
 }
 
-static SITES: LazyLock<Mutex<Interner<Key>>> = LazyLock::new(|| Mutex::new(Interner::default()));
+static SITES: LazyLock<Mutex<Interner<Key>>> = LazyLock::new(Mutex::default);
 
+/// The numbers that this OS thread has asked for.
 struct Known {
     code: Vec<(usize, u32)>,
     lines: IntegerMap<(usize, u32), u32>,
@@ -107,9 +108,17 @@ struct Known {
 
 const SLOTS: usize = 1 << 13;
 
+impl Known {
+    fn new() -> Self {
+        Self {
+            code: vec![(0, 0); SLOTS],
+            lines: IntegerMap::default(),
+        }
+    }
+}
+
 thread_local! {
-    static KNOWN: RefCell<Known> =
-        RefCell::new(Known { code: vec![(0, 0); SLOTS], lines: IntegerMap::default() });
+    static KNOWN: RefCell<Known> = RefCell::new(Known::new());
 }
 
 fn shared_number(key: Key) -> u32 {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::fault::{Fault, Place};
-use crate::grid::{Entry, Launch};
+use crate::grid::{BlockIndex, Entry, Launch};
 use crate::judge::global::Run;
 use crate::judge::hint::Hint;
 use crate::judge::observed::Sighting;
@@ -40,7 +40,7 @@ pub const MAX_HAZARDS: usize = 50;
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'a> {
     /// The blocks to trace; `None` for all.
-    pub blocks: Option<&'a [[u32; 3]]>,
+    pub blocks: Option<&'a [BlockIndex]>,
     /// The synchronisation that is left out.
     pub suppress: Option<&'a Place>,
     pub watch: Option<Watch>,
@@ -126,7 +126,7 @@ pub unsafe fn trace(
 
 /// The end of a cluster, whose first block is `first`.
 struct End {
-    first: [u32; 3],
+    first: BlockIndex,
     result: Result<(), Fault>,
     outcome: Outcome,
 }
@@ -141,7 +141,7 @@ struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    fn report(&self, clusters: &[[u32; 3]], ends: Vec<End>) -> TraceReport {
+    fn report(&self, clusters: &[BlockIndex], ends: Vec<End>) -> TraceReport {
         let mut observer = Observer::default();
         let mut hazards = Hazards::default();
         let mut stopped = Vec::new();
@@ -211,7 +211,10 @@ fn describe_syncs(syncs: BTreeSet<(Sync, u32)>, places: &mut Places) -> Vec<Sync
             place: places.get(site).swap_remove(0),
         });
     }
-    sites.sort_by(|a, b| (&a.place, &a.operation).cmp(&(&b.place, &b.operation)));
+    sites.sort_by(|a: &SyncSite, b| {
+        let operations = a.operation.cmp(&b.operation);
+        a.place.cmp(&b.place).then(operations)
+    });
     sites.dedup();
     sites
 }
@@ -231,7 +234,7 @@ impl Observer {
     fn add(
         &mut self,
         launch: &Launch,
-        cluster: [u32; 3],
+        cluster: BlockIndex,
         watch: &Watch,
         memory: &Memory,
         outcome: &Outcome,
@@ -260,7 +263,7 @@ impl Observer {
     fn add_value(
         &mut self,
         launch: &Launch,
-        cluster: [u32; 3],
+        cluster: BlockIndex,
         first_way: usize,
         sighting: &Sighting,
     ) {
@@ -348,7 +351,7 @@ fn passed(places: &mut Places, site: u32, does: Does) -> Passed {
     }
 }
 
-fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
+fn describe_stops(stopped: Vec<(BlockIndex, Fault)>) -> Vec<Hazard> {
     let mut hazards: Vec<Hazard> = Vec::new();
     for (block, fault) in stopped {
         let kind = match fault {
@@ -377,7 +380,7 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
 /// Reports races between clusters, which are always concurrent. `blocks`: the first of each.
 fn compare_blocks(
     launch: &Launch,
-    blocks: &[[u32; 3]],
+    blocks: &[BlockIndex],
     mut runs: Vec<(usize, Run)>,
     hazards: &mut Hazards,
 ) {
@@ -414,7 +417,7 @@ fn compare_blocks(
 }
 
 /// Returns the block and the side of a run in the cluster that begins with block `cluster`.
-fn side(launch: &Launch, cluster: [u32; 3], run: &Run) -> ([u32; 3], Side) {
+fn side(launch: &Launch, cluster: BlockIndex, run: &Run) -> (BlockIndex, Side) {
     let (block, thread) = launch.in_cluster(cluster, run.thread);
     let side = Side {
         actor: Actor::Thread(thread),

@@ -10,6 +10,9 @@ use crate::site::{Literal, Site};
 pub(crate) type Execute =
     unsafe extern "C" fn(*const *mut c_void, u32, *mut u32) -> *const std::ffi::c_char;
 
+/// The operand of each lane in a warp-wide operation.
+pub(crate) type LaneOperands = [*mut c_void; 32];
+
 /// `EmulatorCollective` of abi.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +73,13 @@ impl Kind {
 }
 
 impl Collective {
+    #[inline]
+    fn is_same_operation(&self, other: &Self) -> bool {
+        let execute = self.execute.map(|function| function as usize);
+        let other_execute = other.execute.map(|function| function as usize);
+        self.kind == other.kind && execute == other_execute
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         match self.kind {
             0 => Kind::SyncWarp,
@@ -114,7 +124,7 @@ pub(crate) struct Warp {
     pub(crate) live: u32,
     groups: Vec<Group>,
     /// The operand of each lane, which waits in one group at a time.
-    operands: [*mut c_void; 32],
+    operands: LaneOperands,
 }
 
 impl Warp {
@@ -138,8 +148,7 @@ impl Warp {
         let joins = first.mask == collective.mask
             && collective.mask >> lane & 1 == 1
             && joined != collective.mask & self.live
-            && first.execute.map(|f| f as usize) == collective.execute.map(|f| f as usize)
-            && first.kind == collective.kind
+            && first.is_same_operation(collective)
             && first.agree == collective.agree
             && first.site.identical(collective.site)
             && (collective.rules & EXITED_LANES_DROP != 0 || collective.mask & !self.live == 0);
@@ -186,8 +195,7 @@ impl Warp {
         };
         let known = &mut self.groups[index];
         let (first, first_lane) = (&known.collective, known.first_lane);
-        let operation = |it: &Collective| (it.kind, it.execute.map(|f| f as usize));
-        if operation(first) != operation(collective) {
+        if !first.is_same_operation(collective) {
             return Err(Mismatch::Operation { first_lane });
         }
         if first.agree != collective.agree {
@@ -197,7 +205,10 @@ impl Warp {
             return Err(Mismatch::Place { first_lane });
         }
         known.arrived |= 1 << lane;
-        Ok((known.arrived == mask & self.live).then(|| self.groups.swap_remove(index)))
+        if known.arrived != mask & self.live {
+            return Ok(None);
+        }
+        Ok(Some(self.groups.swap_remove(index)))
     }
 
     /// Ends a lane, which returns from the kernel. [`Warp::completed`] then returns the groups that
@@ -232,7 +243,7 @@ impl Warp {
     }
 
     /// Returns the operands, which are valid for the lanes that have arrived in the group at hand.
-    pub(crate) fn operands(&self) -> &[*mut c_void; 32] {
+    pub(crate) fn operands(&self) -> &LaneOperands {
         &self.operands
     }
 }

@@ -12,7 +12,7 @@ use crate::block::Block;
 use crate::cluster::{Cluster, GUARD_BYTES, MAX_SHARED_BYTES, STRIDE};
 use crate::crash::Watchdog;
 use crate::fault::{Fault, Place};
-use crate::grid::Launch;
+use crate::grid::{BlockIndex, Launch};
 use crate::judge::memory::Memory;
 use crate::judge::observed::Watch;
 use crate::judge::{Judge, Outcome, Setup};
@@ -74,7 +74,7 @@ pub(crate) struct Tracing<'a> {
 impl Tracing<'_> {
     fn setup(
         &self,
-        block: [u32; 3],
+        block: BlockIndex,
         cluster: Cluster,
         contexts: &[ThreadContext],
         layouts: &Layouts,
@@ -97,7 +97,7 @@ impl Tracing<'_> {
 
 pub(crate) unsafe fn run_cluster(
     launch: &Launch,
-    index: [u32; 3],
+    index: BlockIndex,
     layouts: &Layouts,
     suppress: Option<&Place>,
     tracing: Option<Tracing<'_>>,
@@ -129,7 +129,7 @@ impl Worker {
     unsafe fn run_cluster(
         &mut self,
         launch: &Launch,
-        index: [u32; 3],
+        index: BlockIndex,
         layouts: &Layouts,
         suppress: Option<&Place>,
         tracing: Option<Tracing<'_>>,
@@ -173,7 +173,7 @@ impl Worker {
     fn start_run(
         &mut self,
         launch: &Launch,
-        index: [u32; 3],
+        index: BlockIndex,
         cluster: Cluster,
         suppress: Option<&Place>,
         is_traced: bool,
@@ -206,7 +206,7 @@ impl Worker {
     fn contexts(
         &self,
         launch: &Launch,
-        index: [u32; 3],
+        index: BlockIndex,
         layouts: &Layouts,
         shared: *mut u8,
         run: &Run,
@@ -318,7 +318,7 @@ impl Worker {
         &mut self,
         shared: *mut u8,
         declared: usize,
-        block: [u32; 3],
+        block: BlockIndex,
     ) -> Result<(), Fault> {
         // SAFETY: as above; the slice does not outlive this function.
         let memory = unsafe { std::slice::from_raw_parts(shared, MAX_SHARED_BYTES + GUARD_BYTES) };

@@ -15,18 +15,18 @@ use super::mbarrier::{Call, OF_CLUSTER};
 const BYTES: usize = 16;
 
 /// # Safety
-/// As [`super::emulator_collective`]; `value` is readable.
+/// As [`super::emulator_collective`]; `bytes` are readable.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_store_async(
     thread: *const ThreadContext,
     rank: u32,
     smem: *mut u8,
-    value: *const [u8; BYTES],
+    bytes: *const [u8; BYTES],
     object: *mut u64,
     site: Site,
 ) {
     // SAFETY: see above.
-    let (context, value) = unsafe { (&*thread, *value) };
+    let (context, value) = unsafe { (&*thread, *bytes) };
     let operation = "store_async";
     let cluster = context.run().cluster;
     if rank >= cluster.blocks {

@@ -297,7 +297,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
 ) -> bool {
     // SAFETY: see emulator_collective.
     let call = Call::at(unsafe { &*thread }, Sync::PhaseTest, object, site);
-    call.is_none_or(|call| call.poll(parity, false)) // as if the kernel had not asked
+    // Without a call it is as if the kernel had not asked.
+    call.is_none_or(|test| test.poll(parity, false))
 }
 
 #[unsafe(no_mangle)]
@@ -335,7 +336,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
 ) -> bool {
     // SAFETY: see emulator_collective.
     let call = Call::at(unsafe { &*thread }, Sync::PhaseTry, object, site);
-    call.is_none_or(|call| call.poll(parity, true)) // as if the kernel had not asked
+    // Without a call it is as if the kernel had not asked.
+    call.is_none_or(|attempt| attempt.poll(parity, true))
 }
 
 #[unsafe(no_mangle)]

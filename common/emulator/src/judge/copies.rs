@@ -72,8 +72,10 @@ impl Copies {
         if self.count == 0 {
             return None;
         }
-        let at = range.start + self.pending[range].iter().position(|&tag| tag != 0)?;
-        Some((at, self.copies[self.pending[at] as usize - 1]))
+        let start = range.start;
+        let skipped = self.pending[range].iter().position(|&tag| tag != 0)?;
+        let tag = self.pending[start + skipped];
+        Some((start + skipped, self.copies[tag as usize - 1]))
     }
 
     pub(crate) fn latest(&self, at: usize) -> Option<&Copy> {

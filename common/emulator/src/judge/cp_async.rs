@@ -20,7 +20,8 @@ impl Judge {
             how: How::CopyWrite,
             site: copy.site,
         };
-        let shared = Bytes::shared(bytes.start..bytes.end.min(copy.bytes().end));
+        let end = bytes.end.min(copy.bytes().end);
+        let shared = Bytes::shared(bytes.start..end);
         self.report_pair(kind, first, operation.side(), shared, Hint::Copy(hint));
     }
 
@@ -121,8 +122,8 @@ impl Judge {
     /// Notes a thread's wait, which covers its first `covered` copies; they have landed.
     pub(crate) fn waited(&mut self, thread: u32, newest: u32, covered: Option<u64>, site: u32) {
         self.copies.waited(thread, newest, site);
-        if let Some(covered) = covered {
-            self.order.wait_for_copies(thread, covered as u32);
+        if let Some(count) = covered {
+            self.order.wait_for_copies(thread, count as u32);
         }
     }
 }

@@ -138,7 +138,8 @@ impl Global {
         let (mut at, end) = (place as usize, place as usize + bytes);
         while at < end {
             let next = (at / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES).min(end);
-            let cells = &mut self.page(at / PAGE_BYTES).cells[at % PAGE_BYTES..][..next - at];
+            let page = self.page(at / PAGE_BYTES);
+            let cells = &mut page.cells[at % PAGE_BYTES..][..next - at];
             order.survive(cells.iter_mut(), event);
             at = next;
         }

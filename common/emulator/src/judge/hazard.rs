@@ -1,6 +1,7 @@
 use std::fmt;
 
 use crate::fault::Place;
+use crate::grid::BlockIndex;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HazardKind {
@@ -48,7 +49,7 @@ impl HazardKind {
 pub struct HazardAccess {
     /// The verb: "reads", "writes", "reads a matrix", "writes by cp.async".
     pub does: String,
-    pub block: [u32; 3],
+    pub block: BlockIndex,
     /// The linear index in the block; none for a whole warp.
     pub thread: Option<u32>,
     pub warp: u32,
@@ -82,7 +83,7 @@ impl fmt::Display for Inlined<'_> {
 pub struct Hazard {
     pub kind: HazardKind,
     /// The first block in which it was seen.
-    pub block: [u32; 3],
+    pub block: BlockIndex,
     /// The bytes: "bytes 128-131 of shared memory".
     pub memory: String,
     /// The access that the emulator happened to make first; in a race both sides count the same.

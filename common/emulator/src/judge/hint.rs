@@ -32,7 +32,7 @@ pub(crate) enum Hint {
     Bounds(BoundsHint),
 }
 
-/// What is missing where a cp.async takes part.
+/// The missing remedy where a cp.async takes part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CopyHint {
     /// The copy has landed, but only its own thread knows. `early`: the last wait that had left it
@@ -68,7 +68,7 @@ pub(crate) enum CopyHint {
     SourceInUse,
 }
 
-/// What is missing where TMA or wgmma takes part.
+/// The missing remedy where TMA or wgmma takes part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AsyncHint {
     /// A TMA box is read by who does not know of the phase's end.
@@ -85,7 +85,7 @@ pub(crate) enum AsyncHint {
     OperandInUse,
 }
 
-/// What is wrong with an address.
+/// The fault of an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BoundsHint {
     BehindShared {

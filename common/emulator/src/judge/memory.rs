@@ -59,7 +59,8 @@ impl Allocation {
             let (mut at, end) = (range.start, range.end);
             while at < end {
                 let next = (at / 64 * 64 + 64).min(end);
-                bits[at / 64] |= (u64::MAX >> (64 - (next - at))) << (at % 64);
+                let ones = u64::MAX >> (64 - (next - at));
+                bits[at / 64] |= ones << (at % 64);
                 at = next;
             }
         }

@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, STRIDE};
+use crate::grid::BlockIndex;
 
 use clocks::{Agent, Signal};
 use copies::Copies;
@@ -115,7 +116,7 @@ enum Content {
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) memory: Arc<Memory>,
-    pub(crate) block: [u32; 3],
+    pub(crate) block: BlockIndex,
     pub(crate) cluster: Cluster,
     /// Memory that is neither shared nor global and not the kernel's business.
     pub(crate) harmless: [Range<usize>; 2],
@@ -262,8 +263,10 @@ impl Judge {
         let Some(&content) = self.content.get(at) else {
             return;
         };
-        let is_copy = content == Content::Copied || self.copies.under_way(at..at + 1).is_some();
-        if is_copy && let Some(copy) = self.copies.latest(at) {
+        let is_under_way = self.copies.under_way(at..at + 1).is_some();
+        if (is_under_way || content == Content::Copied)
+            && let Some(copy) = self.copies.latest(at)
+        {
             raw.source = copy.source();
             if let Hint::Copy(CopyHint::BarrierAfterWait { early, .. }) = &mut raw.hint {
                 *early = copy.waited;
@@ -688,7 +691,8 @@ fn race_hint(earlier: Side, later: Side, is_first_write: bool) -> Hint {
     if earlier.how == How::WgmmaRead && !is_first_write {
         return Hint::Async(AsyncHint::OperandInUse);
     }
-    if later.how == How::WgmmaRead && matches!(earlier.how, How::Write | How::MatrixWrite) {
+    let is_plain_write = matches!(earlier.how, How::Write | How::MatrixWrite);
+    if later.how == How::WgmmaRead && is_plain_write {
         return Hint::Barrier;
     }
     if matches!(earlier.actor, Actor::Copies(_)) && !is_write {
@@ -698,9 +702,7 @@ fn race_hint(earlier: Side, later: Side, is_first_write: bool) -> Hint {
         let early = None;
         return Hint::Copy(CopyHint::BarrierAfterWait { same_warp, early });
     }
-    let is_matrix =
-        matches!(earlier.actor, Actor::Warp(_)) || matches!(later.actor, Actor::Warp(_));
-    if same_warp && is_matrix {
+    if same_warp && (earlier.actor.is_warp() || later.actor.is_warp()) {
         return Hint::MatrixSync;
     }
     if is_first_write && !earlier.how.is_write() {

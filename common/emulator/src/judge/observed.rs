@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::order::How;
 use super::raw;
 use crate::fault::Place;
+use crate::grid::BlockIndex;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
@@ -198,7 +199,7 @@ pub struct Observed {
     pub index: i32,
     pub element: i32,
     pub value: f32,
-    pub block: [u32; 3],
+    pub block: BlockIndex,
     pub thread: u32,
     pub place: usize,
     pub way: usize,

@@ -75,6 +75,10 @@ impl Actor {
         self.thread() / 32
     }
 
+    pub(crate) fn is_warp(self) -> bool {
+        matches!(self, Self::Warp(_))
+    }
+
     /// Numbers a cluster's actor within its own block, of `threads` threads.
     pub(crate) fn localise(self, threads: u32) -> Self {
         match self {
@@ -97,7 +101,10 @@ impl Actor {
         match self {
             Self::Thread(thread) | Self::Copies(thread) => thread..thread + 1,
             Self::Warp(warp) => warp * 32..warp * 32 + 32,
-            Self::Agent { first, count, .. } => first.into()..u32::from(first) + u32::from(count),
+            Self::Agent { first, count, .. } => {
+                let start = u32::from(first);
+                start..start + u32::from(count)
+            }
         }
     }
 }
@@ -483,8 +490,10 @@ impl Order {
     ) {
         let generation = self.generation();
         for (index, cell) in cells.enumerate() {
-            if cell.generation == generation && cell.write != 0 && !self.ordered(cell.write, event)
-            {
+            if cell.generation != generation || cell.write == 0 {
+                continue;
+            }
+            if !self.ordered(cell.write, event) {
                 race(index, cell.write);
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster::Cluster;
 use crate::fault::Place;
+use crate::grid::BlockIndex;
 use crate::site::Places;
 
 use super::hazard::{Hazard, HazardAccess, HazardKind};
@@ -23,7 +24,7 @@ pub(crate) struct Side {
 
 impl Side {
     /// Translates the thread number of `cluster`, whose first block is `block`. Returns the block.
-    fn localise(&mut self, cluster: &Cluster, block: [u32; 3]) -> [u32; 3] {
+    fn localise(&mut self, cluster: &Cluster, block: BlockIndex) -> BlockIndex {
         let rank = cluster.rank(self.actor.thread());
         self.actor = self.actor.localise(cluster.threads);
         [block[0] + rank, block[1], block[2]]
@@ -46,7 +47,7 @@ pub(crate) struct Raw {
     pub(crate) first: Side,
     pub(crate) second: Option<Side>,
     /// The block of the second side, if it is another one.
-    pub(crate) other_block: Option<[u32; 3]>,
+    pub(crate) other_block: Option<BlockIndex>,
     pub(crate) space: Space,
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
@@ -92,7 +93,7 @@ impl Raw {
 
     /// Translates thread numbers of `cluster`, whose first block is `block`. Returns the block of
     /// the first side.
-    pub(crate) fn localise(&mut self, cluster: &Cluster, block: [u32; 3]) -> [u32; 3] {
+    pub(crate) fn localise(&mut self, cluster: &Cluster, block: BlockIndex) -> BlockIndex {
         let first = self.first.localise(cluster, block);
         if let Some(side) = &mut self.second {
             let second = side.localise(cluster, block);
@@ -116,7 +117,7 @@ impl Raw {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hazards {
     /// Each hazard, with the block in which it was first seen.
-    seen: BTreeMap<Key, ([u32; 3], Raw)>,
+    seen: BTreeMap<Key, (BlockIndex, Raw)>,
 }
 
 impl Hazards {
@@ -129,7 +130,7 @@ impl Hazards {
 
     /// Adds a hazard. Of equal pairs the first is kept, but one between two warps goes before one
     /// within a warp.
-    pub(crate) fn add(&mut self, block: [u32; 3], raw: Raw) {
+    pub(crate) fn add(&mut self, block: BlockIndex, raw: Raw) {
         let (known_block, known) = self
             .seen
             .entry(raw.key())
@@ -262,7 +263,7 @@ pub(crate) fn does(how: How) -> &'static str {
     }
 }
 
-fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAccess {
+fn describe_side(side: Side, block: BlockIndex, places: &mut Places) -> HazardAccess {
     HazardAccess {
         does: does(side.how).to_owned(),
         block,
@@ -278,7 +279,7 @@ fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAcce
     }
 }
 
-fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) -> Hazard {
+fn describe(block: BlockIndex, raw: &Raw, memory: &Memory, places: &mut Places) -> Hazard {
     let first = describe_side(raw.first, block, places);
     let second = raw
         .second

@@ -49,8 +49,8 @@ pub(crate) fn whole_warp(kind: u32, agree: [u64; 2], line: u32) -> Group {
 
 /// Returns the lanes of the group that `lane` completes; none while it waits.
 fn sync(warp: &mut Warp, lane: u32, mask: u32, line: u32) -> Option<u32> {
-    let group = warp.arrive(lane, &sync_warp(mask, line)).unwrap();
-    group.map(|group| group.arrived)
+    let completed = warp.arrive(lane, &sync_warp(mask, line)).unwrap();
+    completed.map(|group| group.arrived)
 }
 
 #[test]

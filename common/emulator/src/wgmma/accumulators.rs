@@ -23,10 +23,12 @@ pub(crate) struct Named {
 
 impl Named {
     fn holds(&self, range: &Range<usize>) -> bool {
-        self.address
-            .iter()
-            .zip(&self.bytes)
-            .any(|(&address, &bytes)| address <= range.start && range.end <= address + bytes)
+        for (&address, &bytes) in self.address.iter().zip(&self.bytes) {
+            if address <= range.start && range.end <= address + bytes {
+                return true;
+            }
+        }
+        false
     }
 }
 

@@ -215,7 +215,9 @@ pub(crate) fn e4m3(code: u8) -> f32 {
     if code & 0x7f == 0x7f {
         return f32::NAN;
     }
-    half(u16::from(code & 0x80) << 8 | u16::from(code & 0x7f) << 7) * 256.0
+    let sign = u16::from(code & 0x80) << 8;
+    let magnitude = u16::from(code & 0x7f) << 7;
+    half(sign | magnitude) * 256.0
 }
 
 #[inline]
