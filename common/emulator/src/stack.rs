@@ -11,7 +11,7 @@ use crate::async_copy::POISON;
 /// corruption.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Each stack starts at its own offset in the page: frames at the same depth of all stacks would
+/// The offsets of stacks in their pages differ: frames at the same depth of all stacks would
 /// else share a few L1 sets and evict each other at every switch.
 const PAGE_BYTES: usize = 4096;
 const STAGGER_BYTES: usize = 9 * 64;

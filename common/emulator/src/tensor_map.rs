@@ -196,16 +196,52 @@ mod tests {
         }
     }
 
+    fn assert_refused(map: TensorMap, reason: &str) {
+        assert_eq!(map.encode().unwrap_err().to_string(), reason);
+    }
+
     #[test]
-    fn each_limit_is_named() {
+    fn limits_of_the_tensor_are_named() {
         let with_extent = |extent| TensorMap {
             extents: [128, 77, extent, 1],
             ..MAP
         };
-        let with_stride = |stride| TensorMap {
-            strides: [256, stride, 256],
+        let with_strides = |strides| TensorMap { strides, ..MAP };
+        let base = TensorMap {
+            base: 0x1008,
             ..MAP
         };
+        let element = TensorMap {
+            element_bytes: 3,
+            ..MAP
+        };
+        assert_refused(
+            base,
+            "a tensor map's base address is a multiple of 16, and this is 0x1008",
+        );
+        assert_refused(
+            element,
+            "an element of a tensor map has 1, 2, 4 or 8 bytes, not 3",
+        );
+        for (extent, shown) in [(0, "0"), ((1 << 32) + 1, "4294967297")] {
+            let reason = format!("dimension 2 of a tensor map has 1 to 2^32 elements, not {shown}");
+            assert_refused(with_extent(extent), &reason);
+        }
+        for (strides, dimension, shown) in [
+            ([8, 16, 16], 1, "8"),
+            ([256, 264, 256], 2, "264"),
+            ([256, 1 << 40, 256], 2, "1099511627776"),
+        ] {
+            let reason = format!(
+                "the stride of dimension {dimension} of a tensor map is a multiple of 16 bytes \
+                 below 2^40, not {shown}"
+            );
+            assert_refused(with_strides(strides), &reason);
+        }
+    }
+
+    #[test]
+    fn limits_of_the_box_are_named() {
         let with_box = |box_columns, box_rows| TensorMap {
             box_columns,
             box_rows,
@@ -215,60 +251,14 @@ mod tests {
             swizzle: 32,
             ..with_box(16, 128)
         };
-        let (base, element_bytes) = (0x1008, 3);
-        for (map, expected) in [
-            (
-                TensorMap { base, ..MAP },
-                "a tensor map's base address is a multiple of 16, and this is 0x1008",
-            ),
-            (
-                with_extent(0),
-                "dimension 2 of a tensor map has 1 to 2^32 elements, not 0",
-            ),
-            (
-                with_extent((1 << 32) + 1),
-                "dimension 2 of a tensor map has 1 to 2^32 elements, not 4294967297",
-            ),
-            (
-                with_stride(264),
-                "the stride of dimension 2 of a tensor map is a multiple of 16 bytes below 2^40, \
-                 not 264",
-            ),
-            (
-                with_stride(1 << 40),
-                "the stride of dimension 2 of a tensor map is a multiple of 16 bytes below 2^40, \
-                 not 1099511627776",
-            ),
-            (
-                TensorMap {
-                    strides: [8, 16, 16],
-                    ..MAP
-                },
-                "the stride of dimension 1 of a tensor map is a multiple of 16 bytes below 2^40, \
-                 not 8",
-            ),
-            (
-                with_box(64, 0),
-                "dimension 1 of a box has 1 to 256 elements, not 0",
-            ),
-            (
-                with_box(64, 257),
-                "dimension 1 of a box has 1 to 256 elements, not 257",
-            ),
-            (
-                with_box(32, 128),
-                "a row of a box is as wide as the swizzle, and 64 bytes are not 128",
-            ),
-            (narrow, "boxes are swizzled by 64 or 128 bytes, not by 32"),
-            (
-                TensorMap {
-                    element_bytes,
-                    ..MAP
-                },
-                "an element of a tensor map has 1, 2, 4 or 8 bytes, not 3",
-            ),
-        ] {
-            assert_eq!(map.encode().unwrap_err().to_string(), expected);
+        for rows in [0, 257] {
+            let reason = format!("dimension 1 of a box has 1 to 256 elements, not {rows}");
+            assert_refused(with_box(64, rows), &reason);
         }
+        assert_refused(
+            with_box(32, 128),
+            "a row of a box is as wide as the swizzle, and 64 bytes are not 128",
+        );
+        assert_refused(narrow, "boxes are swizzled by 64 or 128 bytes, not by 32");
     }
 }

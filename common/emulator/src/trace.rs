@@ -55,7 +55,7 @@ pub struct SyncSite {
 /// The report of a traced launch: the same for every run with the same schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceReport {
-    /// Each pair of places once, by kind and place; at most [`MAX_HAZARDS`].
+    /// The hazards, each pair of places once, by kind and place; at most [`MAX_HAZARDS`].
     pub hazards: Vec<Hazard>,
     /// The number of hazards beyond [`MAX_HAZARDS`].
     pub more_hazards: usize,
@@ -427,7 +427,7 @@ fn side(launch: &Launch, cluster: BlockIndex, run: &Run) -> (BlockIndex, Side) {
     (block, side)
 }
 
-/// Whether the first instruction of `entry` has a source line.
+/// Returns whether the first instruction of `entry` has a source line.
 pub fn has_source_line(entry: Entry) -> bool {
     source::frames(entry as usize + 1)[0].line > 0
 }

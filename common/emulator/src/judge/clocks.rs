@@ -55,7 +55,7 @@ impl Signal {
 }
 
 impl Clocks {
-    /// `generation` must be above all generations used before.
+    /// Starts anew. `generation` must be above all generations used before.
     pub(crate) fn start(&mut self, threads: usize, generation: u32) {
         (self.threads, self.used, self.columns) = (threads, threads, threads);
         (self.copies, self.fences, self.fence) = (None, None, 0);

@@ -47,7 +47,7 @@ pub(crate) struct Copies {
     under_way: Vec<Vec<u32>>,
     issued: Vec<u32>,
     last_wait: Vec<Option<u32>>,
-    /// Per byte of shared memory: tag + 1 of the copy that will write it.
+    /// The copy that will write each byte of shared memory: its tag + 1.
     pending: Vec<u32>,
     count: usize,
 }

@@ -58,7 +58,7 @@ impl Run {
 
 #[derive(Debug, Default)]
 pub(crate) struct Global {
-    /// Per page: index in `pages` + 1; 0: untouched.
+    /// The index of each page in `pages`, plus 1; 0 if it is untouched.
     index: Vec<u32>,
     pages: Vec<Page>,
     used: usize,

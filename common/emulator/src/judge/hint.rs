@@ -60,7 +60,7 @@ pub(crate) enum CopyHint {
     PhaseNotObserved {
         arrive: u32,
     },
-    /// Somebody has, but not who makes this access.
+    /// Somebody has observed it, but not who makes this access.
     PhaseObservedByOthers,
     /// A buffer is written while a copy into it is in flight.
     BufferInUse,

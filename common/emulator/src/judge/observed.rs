@@ -22,7 +22,7 @@ pub enum Seen {
     Score,
     /// The maximum and the sum of the row, alternating.
     State,
-    /// The same with the sum of the lane's keys alone.
+    /// The maximum, and the sum of the lane's keys alone, alternating.
     LaneState,
     /// The probability of a key.
     Probability,
@@ -123,7 +123,7 @@ pub(crate) struct Sighting {
 pub(crate) struct Trail {
     steps_of: Vec<Vec<(u32, Step)>>,
     since: Vec<Vec<(u32, How)>>,
-    /// Per thread, the way to what it shows now: its index in `ways`.
+    /// The way of each thread to what it shows now: its index in `ways`.
     ways_of: Vec<u32>,
     /// The ways to values, each once.
     pub(crate) ways: Vec<Vec<(u32, Does)>>,

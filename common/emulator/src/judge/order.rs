@@ -158,7 +158,7 @@ pub(crate) struct Order {
     /// (Set, event) to the set with that event.
     added: IntegerMap<(u32, u32), u32>,
     lanes: Vec<Lanes>,
-    /// Per warp: index of its present clocks in `lanes`.
+    /// The index in `lanes` of each warp's present clocks.
     present: Vec<Option<u32>>,
 }
 

@@ -144,7 +144,7 @@ fn op(widest: usize) -> impl Strategy<Value = Op> {
 #[derive(Clone, Default)]
 struct Groups<T> {
     copies: Vec<T>,
-    /// Per group not yet waited for: copies issued when it was closed.
+    /// The copies issued when each group was closed that is not yet waited for.
     committed: Vec<usize>,
 }
 
@@ -345,9 +345,9 @@ struct Graph {
     arrivals: [Vec<usize>; 2],
     fetches: Vec<usize>,
     stores: Vec<Vec<usize>>,
-    /// What each thread was told to be done.
+    /// The operations that each thread was told to be done.
     told: Vec<Vec<usize>>,
-    /// What threads left of that at each signal that their copies arrive at.
+    /// The operations that threads left of that at each signal that their copies arrive at.
     told_at: [Vec<usize>; 2],
 }
 
@@ -782,7 +782,7 @@ fn a_lane_owns_its_elements_only_within_its_warp() {
     );
 }
 
-/// A thread that is told that thread 0's store has read a byte is not told that thread 0 has.
+// A thread that is told that thread 0's store has read a byte is not told that thread 0 has.
 #[test]
 fn an_agents_end_says_nothing_of_what_came_before_it() {
     let access = |write| Act::Access {

@@ -22,8 +22,11 @@ fn a_missing_syncthreads_shows_as_a_difference_between_schedules() {
     let input: Vec<i32> = (0..64).collect();
     let run = launch("reverse<<<1, 64, 256>>>(1)").input(0, &input);
     let without = |words| {
-        let run = run.clone().suppress(place("barrier.cu", words));
-        SCHEDULES.map(|schedule| run.clone().schedule(schedule).output::<i32>(64).unwrap())
+        let broken = run.clone().suppress(place("barrier.cu", words));
+        SCHEDULES.map(|schedule| {
+            let scheduled = broken.clone().schedule(schedule);
+            scheduled.output::<i32>(64).unwrap()
+        })
     };
     let outputs = without("// all have written");
     assert_ne!(outputs[0], outputs[1]);
@@ -41,8 +44,9 @@ fn a_missing_syncthreads_shows_as_a_difference_between_schedules() {
 #[test]
 fn a_run_repeats_itself() {
     let input: Vec<i32> = (0..4096).collect();
-    let run = launch("reverse<<<32, 128, 512>>>(3)").input(0, &input);
-    let run = run.schedule(Schedule::Shuffled(11));
+    let run = launch("reverse<<<32, 128, 512>>>(3)")
+        .input(0, &input)
+        .schedule(Schedule::Shuffled(11));
     let first = run.trace([4 * 4096, 0]);
     for _ in 0..5 {
         assert_eq!(run.trace([4 * 4096, 0]), first);

@@ -32,14 +32,14 @@ fn vector_types_and_ldg() {
 
 #[test]
 fn arithmetic() {
-    let a = [1.5f32, -0.0, 0.0, f32::NAN, 2.0, f32::INFINITY, -3.25, 0.1];
-    let b = [0.5f32, 0.0, -0.0, 4.0, f32::NAN, 1.0, 16.0, 0.3];
+    let lefts = [1.5f32, -0.0, 0.0, f32::NAN, 2.0, f32::INFINITY, -3.25, 0.1];
+    let rights = [0.5f32, 0.0, -0.0, 4.0, f32::NAN, 1.0, 16.0, 0.3];
     let output: Vec<f32> = launch("arithmetic<<<1, 8, 0>>>()")
-        .input(0, &a)
-        .input(1, &b)
+        .input(0, &lefts)
+        .input(1, &rights)
         .output(56)
         .unwrap();
-    for ((&a, &b), row) in a.iter().zip(&b).zip(output.chunks(7)) {
+    for ((&a, &b), row) in lefts.iter().zip(&rights).zip(output.chunks(7)) {
         if a.is_nan() || b.is_nan() {
             let number = if a.is_nan() { b } else { a };
             assert_eq!(row[..2], [number, number], "a NaN loses against a number");

@@ -3,8 +3,8 @@ use emulator::Fault;
 use crate::launch::{bytes_of, launch};
 use crate::ptx::Case;
 
-/// Blocks of a cluster store to each other, and one that is its cluster to itself; all values
-/// differ, and 37 has an inverse modulo 128.
+/// Returns launches in which the blocks of a cluster store to each other, and one that is its
+/// cluster to itself. All values differ, and 37 has an inverse modulo 128.
 pub fn cases() -> [Case; 2] {
     const ROUNDS: usize = 3;
     let start =
@@ -21,14 +21,17 @@ pub fn cases() -> [Case; 2] {
     for thread in 0..128 {
         own[thread * 37 % 128 * 4..][..4].copy_from_slice(&input[thread * 4..][..4]);
     }
-    let [input, output, own] = [input, output, own].map(|floats| bytes_of(&floats));
     [
         Case::new(
             format!("cluster_exchange<<<2, 128, 2056>>>(0, {ROUNDS})"),
-            [input.clone()],
-            output,
+            [bytes_of(&input)],
+            bytes_of(&output),
         ),
-        Case::new("cluster_of_one<<<1, 128, 2056>>>(0)", [input], own),
+        Case::new(
+            "cluster_of_one<<<1, 128, 2056>>>(0)",
+            [bytes_of(&input)],
+            bytes_of(&own),
+        ),
     ]
 }
 

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use emulator::Fault;
-
 use crate::launch::{assert_clean, faults, hazards, hazards_of, launch};
 
 struct Detector {
-    /// What the traced build reports under some schedule.
+    /// The hazard that the traced build reports under some schedule.
     kind: &'static str,
-    /// What stops the plain build under some schedule, where it sees it, too.
+    /// The fault that stops the plain build under some schedule, where it sees it, too.
     fault: Option<&'static str>,
     catches: &'static str,
     spares: &'static str,
@@ -19,12 +17,11 @@ struct Detector {
 const PAGE: &str = include_str!("../../../DETECTORS.md");
 
 fn launch_of(cell: &str) -> &str {
-    let launch = cell
-        .strip_prefix('`')
-        .and_then(|cell| cell.split_once("`: "));
+    let quoted = cell.strip_prefix('`');
+    let Some((launch, _)) = quoted.and_then(|text| text.split_once("`: ")) else {
+        panic!("DETECTORS.md: `launch`: words, expected: {cell}")
+    };
     launch
-        .unwrap_or_else(|| panic!("DETECTORS.md: `launch`: words, expected: {cell}"))
-        .0
 }
 
 fn detector(row: &'static str) -> Detector {
@@ -61,18 +58,20 @@ fn each_detector_catches_its_program_and_spares_its_near_miss() {
     } in detectors()
     {
         assert_clean([spares]);
-        let found = hazards(catches);
-        let kinds: BTreeSet<&str> = found
+        let reported = hazards(catches);
+        let kinds: BTreeSet<&str> = reported
             .iter()
             .map(|(hazard, _)| hazard.kind.label())
             .collect();
         assert!(kinds.contains(kind), "{catches} gives {kinds:?}");
-        let Some(fault) = fault else { continue };
+        if fault.is_none() {
+            continue;
+        }
         assert_eq!(faults(spares), [const { None }; 5], "{spares}");
         let stops = faults(catches);
-        let is_named = |stop: &Fault| format!("{stop:?}").split(' ').next() == Some(fault);
+        let mut names = stops.iter().flatten().map(|stop| format!("{stop:?}"));
         assert!(
-            stops.iter().flatten().any(is_named),
+            names.any(|name| name.split(' ').next() == fault),
             "{catches} gives {stops:?}"
         );
     }
@@ -85,12 +84,16 @@ fn reports_name_both_places_and_what_is_missing() {
 }
 
 fn variants(source: &str, name: &str) -> BTreeSet<String> {
-    let (_, body) = source.split_once(&format!("pub enum {name} {{\n")).unwrap();
-    let (body, _) = body.split_once("\n}").unwrap();
-    let is_variant =
-        |line: &&str| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase);
-    let word = |line: &str| line.trim().split([' ', ',', '(']).next().map(String::from);
-    body.lines().filter(is_variant).filter_map(word).collect()
+    let (_, declaration) = source.split_once(&format!("pub enum {name} {{\n")).unwrap();
+    let (body, _) = declaration.split_once("\n}").unwrap();
+    let mut variants = BTreeSet::new();
+    for line in body.lines().filter_map(|line| line.strip_prefix("    ")) {
+        if line.starts_with(char::is_uppercase) {
+            let end = line.find([' ', ',', '(']).unwrap_or(line.len());
+            variants.insert(line[..end].to_owned());
+        }
+    }
+    variants
 }
 
 #[test]

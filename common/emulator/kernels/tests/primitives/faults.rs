@@ -11,10 +11,10 @@ fn a_trap_names_its_thread_and_place() {
         message: "__trap() was called".into(),
         place: place("faults.cu", "__trap()"),
     };
-    let found = faults("trap_in_one_thread<<<50, 64, 0>>>(3)");
+    let stops = faults("trap_in_one_thread<<<50, 64, 0>>>(3)");
     assert!(
-        found.iter().all(|fault| *fault == Some(trap.clone())),
-        "{found:?}"
+        stops.iter().all(|fault| *fault == Some(trap.clone())),
+        "{stops:?}"
     );
 }
 

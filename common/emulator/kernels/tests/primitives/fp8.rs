@@ -6,8 +6,8 @@ use crate::launch::launch;
 #[test]
 fn every_code_converts_exactly() {
     let output: Vec<u16> = launch("e4m3_to_half<<<1, 256, 0>>>()").output(512).unwrap();
-    for (code, row) in (0..=255u8).zip(output.chunks(2)) {
-        for (&bits, code) in row.iter().zip([code, 255 - code]) {
+    for (thread, row) in (0..=255u8).zip(output.chunks(2)) {
+        for (&bits, code) in row.iter().zip([thread, 255 - thread]) {
             let value = E4m3::from_bits(code).to_f32();
             if value.is_nan() {
                 assert_eq!(bits, 0x7fff);

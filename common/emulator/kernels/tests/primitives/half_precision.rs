@@ -2,8 +2,8 @@ use half::{bf16, f16};
 
 use crate::launch::{Plain, Run, launch, random};
 
-/// A thread for each of `count` elements.
-fn each(kernel: &str, count: usize) -> Run {
+/// Launches a thread for each of `count` elements.
+fn run_for_each(kernel: &str, count: usize) -> Run {
     launch(&format!(
         "{kernel}<<<{}, 256, 0>>>({count})",
         count.div_ceil(256)
@@ -11,7 +11,7 @@ fn each(kernel: &str, count: usize) -> Run {
 }
 
 fn convert<I: Plain, O: Plain>(kernel: &str, input: &[I]) -> Vec<O> {
-    let run = each(kernel, input.len()).input(0, input);
+    let run = run_for_each(kernel, input.len()).input(0, input);
     run.output(input.len()).unwrap()
 }
 
@@ -68,12 +68,13 @@ fn floats_round_to_nearest_even() {
     let negative: Vec<f32> = floats.iter().map(|x| -x).collect();
     floats.extend(negative);
     let count = floats.len();
-    let run = each("float_to_half", count).input(0, &floats);
+    let run = run_for_each("float_to_half", count).input(0, &floats);
     let halves: Vec<u16> = run.output(3 * count).unwrap();
     for (&float, codes) in floats.iter().zip(halves.chunks(3)) {
-        let expected = match float.is_nan() {
-            true => 0x7fff,
-            false => f16::from_f32_const(float).to_bits(),
+        let expected = if float.is_nan() {
+            0x7fff
+        } else {
+            f16::from_f32_const(float).to_bits()
         };
         assert_eq!(codes, [expected; 3], "{float}");
     }
@@ -93,13 +94,14 @@ fn bfloats_are_the_upper_halves_of_floats() {
         floats.extend([low, low + 1, middle - 1, middle, middle + 1].map(f32::from_bits));
     }
     let count = floats.len();
-    let run = each("float_to_bfloat16", count).input(0, &floats);
+    let run = run_for_each("float_to_bfloat16", count).input(0, &floats);
     let rounded: Vec<u16> = run.output(2 * count).unwrap();
-    for (float, codes) in floats.iter().zip(rounded.chunks(2)) {
-        let expected = match float.is_nan() {
-            true => 0x7fff,
-            false => bf16::from_f32(*float).to_bits(),
+    for (float, pair) in floats.iter().zip(rounded.chunks(2)) {
+        let expected = if float.is_nan() {
+            0x7fff
+        } else {
+            bf16::from_f32(*float).to_bits()
         };
-        assert_eq!(codes, [expected; 2], "{:#x}", float.to_bits());
+        assert_eq!(pair, [expected; 2], "{:#x}", float.to_bits());
     }
 }

@@ -25,12 +25,13 @@ impl Case {
         inputs: [Vec<u8>; N],
         expected: Vec<u8>,
     ) -> Self {
-        let text = text.into();
-        let run = (0..)
-            .zip(&inputs)
-            .fold(launch(&text), |run, (index, input)| run.input(index, input));
+        let launched = text.into();
+        let mut run = launch(&launched);
+        for (index, input) in inputs.iter().enumerate() {
+            run = run.input(index, input);
+        }
         Self {
-            text,
+            text: launched,
             run,
             expected,
         }
@@ -40,7 +41,7 @@ impl Case {
         self.text.split('<').next().unwrap()
     }
 
-    /// The first byte that is not as expected.
+    /// Names the first byte that is not as expected.
     fn difference(&self, output: &[u8]) -> Option<String> {
         let mut bytes = output.iter().zip(&self.expected);
         let at = bytes.position(|(is, should)| is != should)?;
@@ -60,8 +61,8 @@ impl Code {
         if self == Self::E4m3 { 1 } else { 2 }
     }
 
-    pub fn of(self, value: i32) -> u32 {
-        let value = value as f32;
+    pub fn encode(self, number: i32) -> u32 {
+        let value = number as f32;
         match self {
             Self::F16 => f16::from_f32(value).to_bits().into(),
             Self::Bf16 => bf16::from_f32(value).to_bits().into(),
@@ -71,51 +72,54 @@ impl Code {
 }
 
 pub fn halves(values: &[i32]) -> Vec<u16> {
-    let code = |&value| Code::F16.of(value) as u16;
-    values.iter().map(code).collect()
+    values
+        .iter()
+        .map(|&value| Code::F16.encode(value) as u16)
+        .collect()
 }
 
-/// Bytes at which 32 lanes find or leave their rows: multiples of 16, in no order that a mistake
-/// could have.
+/// Returns the bytes at which 32 lanes find or leave their rows: multiples of 16, in no order that
+/// a mistake could have.
 pub fn row_starts() -> [i32; 32] {
     from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) as i32 % 128 * 16)
 }
 
-/// A multiply-accumulate of 16 x K by K x 8, laid over the lanes as in the PTX ISA.
+/// Returns a multiply-accumulate of 16 x K by K x 8, laid over the lanes as in the PTX ISA.
 fn mma(seed: u64, code: Code) -> ([Vec<u8>; 3], Vec<u8>) {
     let per_register = 4 / code.bytes();
     let half = 4 * per_register; // of K
     // Exact as f16, bf16 and e4m3, and so is every sum of their products.
-    let mut numbers = numbers(seed, 8);
+    let mut values = numbers(seed, 8);
     let mut matrix = |rows: usize, columns: usize| -> Vec<Vec<i32>> {
-        let mut row = || numbers.by_ref().take(columns).collect();
-        (0..rows).map(|_| row()).collect()
+        (0..rows)
+            .map(|_| values.by_ref().take(columns).collect())
+            .collect()
     };
     let (a, b, c) = (matrix(16, 2 * half), matrix(2 * half, 8), matrix(16, 8));
 
     let packed = |element: &dyn Fn(usize) -> i32| {
         let bits = 8 * code.bytes();
         (0..per_register).fold(0, |register, j| {
-            register | code.of(element(j)) << (bits * j)
+            register | code.encode(element(j)) << (bits * j)
         })
     };
     let [mut a_registers, mut b_registers] = [vec![], vec![]];
     let [mut c_registers, mut d_registers] = [vec![], vec![]];
     for lane in 0..32 {
-        let (row, first, pair) = (lane / 4, lane % 4 * per_register, lane % 4 * 2);
+        let (across, first, pair) = (lane / 4, lane % 4 * per_register, lane % 4 * 2);
         for i in 0..4 {
-            let (row, first) = (row + i % 2 * 8, first + i / 2 * half);
-            a_registers.push(packed(&|j| a[row][first + j]));
+            let (row, start) = (across + i % 2 * 8, first + i / 2 * half);
+            a_registers.push(packed(&|j| a[row][start + j]));
         }
-        for first in [first, first + half] {
-            b_registers.push(packed(&|j| b[first + j][row]));
+        for start in [first, first + half] {
+            b_registers.push(packed(&|j| b[start + j][across]));
         }
         for i in 0..4 {
-            let (row, col) = (row + i / 2 * 8, pair + i % 2);
+            let (row, col) = (across + i / 2 * 8, pair + i % 2);
             let product: i32 = (0..2 * half).map(|k| a[row][k] * b[k][col]).sum();
-            let c = 7 * c[row][col];
-            c_registers.push(c as f32);
-            d_registers.push((c + product) as f32);
+            let sum = 7 * c[row][col];
+            c_registers.push(sum as f32);
+            d_registers.push((sum + product) as f32);
         }
     }
     let inputs = [
@@ -126,8 +130,8 @@ fn mma(seed: u64, code: Code) -> ([Vec<u8>; 3], Vec<u8>) {
     (inputs, bytes_of(&d_registers))
 }
 
-/// 1,024 different elements in shared memory, rows at odd places, and the registers that the lanes
-/// must receive.
+/// Returns 1,024 different elements in shared memory, rows at odd places, and the registers that
+/// the lanes must receive.
 fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 2], Vec<u8>) {
     // The last lanes' may be ignored.
     let starts = row_starts();
@@ -154,6 +158,29 @@ fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 2], Vec<u8>) {
 }
 
 fn cases() -> Vec<Case> {
+    let mut cases = matrix_cases();
+    cases.push(copy_case());
+    cases.push(named_barrier_case());
+    cases.push(pairs_case());
+
+    let answers = bytes_of(&[0, 1, 1, 0, 0, 1, 1, 0].repeat(32));
+    cases.push(Case::new("mbarrier_phases<<<1, 32, 8>>>()", [], answers));
+
+    for tiles in [1, 2, 3, 9] {
+        let sum: f32 = (0..32 * tiles).map(|word| word as f32).sum();
+        cases.push(Case::new(
+            format!("ring<<<1, 96, 288>>>({tiles}, 0)"),
+            [],
+            bytes_of(&[sum; 64]),
+        ));
+    }
+    cases.extend(wgmma::cases());
+    cases.extend(tma::cases());
+    cases.extend(cluster::cases());
+    cases
+}
+
+fn matrix_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for seed in 0..3 {
         for (text, code) in [
@@ -174,70 +201,55 @@ fn cases() -> Vec<Case> {
         let (inputs, expected) = ldmatrix(matrices, is_transposed);
         cases.push(Case::new(text, inputs, expected));
     }
-
-    let [a, b]: [Vec<i32>; 2] =
-        [(7, 256), (8, 128)].map(|(seed, count)| numbers(seed, 8).take(count).collect());
-    let product = |row: usize, col: usize| {
-        (0..16)
-            .map(|k| a[row * 16 + k] * b[k * 8 + col])
-            .sum::<i32>() as f32
-    };
-    let d: [f32; 128] = from_fn(|i| product(i / 8, i % 8));
+    let a: Vec<i32> = numbers(7, 8).take(256).collect();
+    let b: Vec<i32> = numbers(8, 8).take(128).collect();
+    let d: [f32; 128] = from_fn(|i| {
+        let products = (0..16).map(|k| a[i / 8 * 16 + k] * b[k * 8 + i % 8]);
+        products.sum::<i32>() as f32
+    });
     cases.push(Case::new(
         "ldmatrix_and_mma<<<1, 32, 2048>>>()",
         [a, b].map(|values| bytes_of(&halves(&values))),
         bytes_of(&[d, d].concat()),
     ));
+    cases
+}
 
+fn copy_case() -> Case {
     let source: Vec<u8> = (1..=64).collect();
-    let is_copied = |byte: &u8| matches!(byte, 1..=29 | 33..=37);
-    let copied = source
-        .iter()
-        .map(|byte| if is_copied(byte) { *byte } else { 0 });
-    let copied = copied.collect();
-    cases.push(Case::new(
-        "cp_async_of_each_size<<<1, 32, 64>>>()",
-        [source],
-        copied,
-    ));
+    let mut copied = source.clone();
+    for byte in &mut copied {
+        if !matches!(byte, 1..=29 | 33..=37) {
+            *byte = 0;
+        }
+    }
+    Case::new("cp_async_of_each_size<<<1, 32, 64>>>()", [source], copied)
+}
 
+fn named_barrier_case() -> Case {
     let mut row: [i32; 32] = from_fn(|lane| 7 * lane as i32 - 50);
     let input = bytes_of(&row);
     for _ in 0..5 {
         row = from_fn(|lane| 3 * row[(32 - lane) % 32] + lane as i32);
     }
-    cases.push(Case::new(
+    Case::new(
         "named_barriers_hand_over<<<1, 64, 128>>>(5)",
         [input],
         bytes_of(&row),
-    ));
+    )
+}
 
+fn pairs_case() -> Case {
     let mut values: [i32; 128] = from_fn(|thread| 3 * thread as i32 - 100);
     let input = bytes_of(&values);
     for _ in 0..3 {
         values = from_fn(|thread| values[thread / 64 * 64 + 63 - thread % 64] + thread as i32 / 64);
     }
-    cases.push(Case::new(
+    Case::new(
         "named_barrier_of_each_pair<<<1, 128, 512>>>(3)",
         [input],
         bytes_of(&values),
-    ));
-
-    let answers = bytes_of(&[0, 1, 1, 0, 0, 1, 1, 0].repeat(32));
-    cases.push(Case::new("mbarrier_phases<<<1, 32, 8>>>()", [], answers));
-
-    for tiles in [1, 2, 3, 9] {
-        let sum: f32 = (0..32 * tiles).map(|word| word as f32).sum();
-        cases.push(Case::new(
-            format!("ring<<<1, 96, 288>>>({tiles}, 0)"),
-            [],
-            bytes_of(&[sum; 64]),
-        ));
-    }
-    cases.extend(wgmma::cases());
-    cases.extend(tma::cases());
-    cases.extend(cluster::cases());
-    cases
+    )
 }
 
 #[test]
@@ -253,32 +265,36 @@ fn each_wrapper_gives_the_documented_registers() {
     }
 }
 
+fn words(text: &str) -> BTreeSet<String> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .map(String::from)
+        .collect()
+}
+
 #[test]
 fn every_wrapper_has_a_counterpart_and_a_case() {
     let common = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let words = |text: &str| -> BTreeSet<String> {
-        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-        words.map(String::from).collect()
-    };
     let cases = ["ptx.cu", "mbarrier.cu", "tma.cu", "wgmma.cu", "cluster.cu"]
         .map(|file| words(&source(file)));
     let mut wrappers = 0;
-    for entry in std::fs::read_dir(common.join("cuda/attn/ptx")).unwrap() {
-        let entry = entry.unwrap();
+    for file in std::fs::read_dir(common.join("cuda/attn/ptx")).unwrap() {
+        let entry = file.unwrap();
         let text = std::fs::read_to_string(entry.path()).unwrap();
         if !text.contains("asm volatile") {
             continue;
         }
-        let counterpart = common
+        let path = common
             .join("emulator/include/attn/ptx")
             .join(entry.file_name());
-        let counterpart = std::fs::read_to_string(&counterpart)
-            .unwrap_or_else(|error| panic!("{}: {error}", counterpart.display()));
-        let counterpart = words(&counterpart);
-        let is_wrapper = |line: &&str| line.starts_with("static __device__");
-        for declaration in text.lines().filter(is_wrapper) {
-            let name = declaration.split('(').next().unwrap();
-            let name = name.split(' ').next_back().unwrap();
+        let header = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let counterpart = words(&header);
+        for declaration in text.lines() {
+            if !declaration.starts_with("static __device__") {
+                continue;
+            }
+            let (signature, _) = declaration.split_once('(').unwrap();
+            let name = signature.split(' ').next_back().unwrap();
             assert!(
                 counterpart.contains(name),
                 "{name}: the emulator has no counterpart"
@@ -286,7 +302,7 @@ fn every_wrapper_has_a_counterpart_and_a_case() {
             // What another wrapper calls is run by that one's case.
             let is_part = text.matches(&format!("{name}(")).count() > 1;
             assert!(
-                is_part || cases.iter().any(|words| words.contains(name)),
+                is_part || cases.iter().any(|used| used.contains(name)),
                 "{name}: no kernel of cu/ runs it"
             );
             wrappers += 1;
@@ -314,8 +330,8 @@ fn each_wrapper_gives_the_same_on_a_real_gpu() {
 #[test]
 fn matrix_instructions_are_counted_as_what_they_are() {
     let counted = |name: &str| {
-        let case = cases().into_iter().find(|case| case.name() == name);
-        let case = case.unwrap();
+        let mut all = cases().into_iter();
+        let case = all.find(|case| case.name() == name).unwrap();
         case.run.counted(case.expected.len())
     };
     assert_eq!(counted("mma_m16n8k16_f16_f32").tensor_macs, 16 * 8 * 16);

@@ -13,7 +13,7 @@ use crate::launch::{Plain, SCHEDULES, launch};
 // SAFETY: addresses and 32-bit numbers without padding.
 unsafe impl Plain for Params {}
 
-/// Outputs and log-sum-exps.
+/// Returns outputs and log-sum-exps.
 fn attend<T: Copy + Default>(
     kernel: &str,
     layout: &Layout<'_, T>,
@@ -43,7 +43,7 @@ fn attend<T: Copy + Default>(
     (out, lse)
 }
 
-/// What a GPU would compute in place of `host`.
+/// Computes what a GPU would in place of `host`.
 fn emulated(inputs: &Inputs, host: &Reference, schedule: Schedule) -> Reference {
     let (problem, rows) = (&inputs.problem, &host.rows);
     let operands = [&inputs.q, &inputs.k, &inputs.v];
@@ -54,22 +54,25 @@ fn emulated(inputs: &Inputs, host: &Reference, schedule: Schedule) -> Reference 
             schedule,
         )
     };
-    let widened = |operand: &Operand| {
-        let values = operand.unquantised.as_ref().unwrap();
-        values.iter().map(|&value| f64::from(value)).collect()
-    };
     let (output, lse) = exact(&operands.map(Operand::dequantised));
     let codes = operands.map(Operand::codes);
     let layout = baseline_layout(inputs, &codes, rows, host.probability);
     let mut baseline = attend("reference_f32", &layout, schedule).0;
     problem.dtype.output().round_all(&mut baseline);
+    let unquantised =
+        (problem.dtype == Dtype::E4m3).then(|| exact(&operands.map(unquantised_values)).0);
     Reference {
         output,
         lse,
         baseline,
-        unquantised: (problem.dtype == Dtype::E4m3).then(|| exact(&operands.map(widened)).0),
+        unquantised,
         ..host.clone()
     }
+}
+
+fn unquantised_values(operand: &Operand) -> Vec<f64> {
+    let values = operand.unquantised.as_ref().unwrap();
+    values.iter().map(|&value| f64::from(value)).collect()
 }
 
 fn compare(problem: &Problem, family: Family, p: Probability) -> Result<(), Disagreement> {
@@ -125,11 +128,11 @@ fn it_computes_rows_that_are_apart() {
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let rows = vec![0, 3, 8, 9, 39, 47, 79];
     let host = reference_of_rows(&inputs, Probability::F16, rows).unwrap();
-    let found = emulated(&inputs, &host, SCHEDULES[0]);
-    agree(&problem, &host, &found).unwrap_or_else(|error| panic!("{error}"));
+    let gpu = emulated(&inputs, &host, SCHEDULES[0]);
+    agree(&problem, &host, &gpu).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// A table of tiles with a fault for each thing that it says.
+// A table of tiles has a fault for each thing that it says.
 #[test]
 fn a_wrong_tile_is_not_the_hosts_reference() {
     let problem = problem([9, 5], Dtype::F16, Mask::Causal);

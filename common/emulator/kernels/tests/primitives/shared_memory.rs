@@ -15,13 +15,17 @@ fn shared_memory_starts_as_nan_in_every_block() {
 fn registers_start_as_nan_in_every_thread_of_every_block() {
     // More blocks than OS threads, so that stacks are used again, after a launch that leaves finite
     // values on them.
-    let run = |initialised| {
+    let accumulate = |initialised| {
         launch(&format!(
             "accumulate_registers<<<40, 64, 0>>>({initialised})"
         ))
     };
     for build in [|run: Run| run, Run::untraced] {
-        let sums = |initialised| build(run(initialised)).output::<f32>(40 * 64 * 64).unwrap();
+        let sums = |initialised| {
+            build(accumulate(initialised))
+                .output::<f32>(40 * 64 * 64)
+                .unwrap()
+        };
         assert!(sums(64).iter().all(|&sum| sum == 1.0));
         for thread in sums(63).chunks(64) {
             assert!(thread[..63].iter().all(|&sum| sum == 1.0), "{thread:?}");
@@ -32,9 +36,6 @@ fn registers_start_as_nan_in_every_thread_of_every_block() {
 
 #[test]
 fn a_write_behind_the_declared_bytes_is_found() {
-    let run = |declared: usize, byte: usize| {
-        launch(&format!("write_shared_at<<<3, 32, {declared}>>>({byte})")).output::<i32>(0)
-    };
     let most = emulator::MAX_SHARED_BYTES;
     for (declared, byte, is_inside) in [
         (256, 252, true),
@@ -54,6 +55,7 @@ fn a_write_behind_the_declared_bytes_is_found() {
             offset: byte,
         };
         let expected = if is_inside { Ok(vec![]) } else { Err(overflow) };
-        assert_eq!(run(declared, byte), expected);
+        let run = launch(&format!("write_shared_at<<<3, 32, {declared}>>>({byte})"));
+        assert_eq!(run.output::<i32>(0), expected);
     }
 }

@@ -5,7 +5,7 @@ use emulator::{Fault, Schedule, TensorMap};
 use crate::launch::{Buffer, SCHEDULES, TILES, bytes_of, hazards, launch, place};
 use crate::ptx::Case;
 
-/// Not dense, elements of `element_bytes`, boxes of 16 rows.
+/// A tensor that is not dense, with elements of `element_bytes` and boxes of 16 rows.
 struct Tensor {
     map: TensorMap,
     input: Vec<u8>,
@@ -34,17 +34,12 @@ impl Tensor {
         Self { map, input }
     }
 
-    /// The tensor's byte at a byte of a row; none outside.
+    /// Returns the tensor's byte at a byte of a row; none outside.
     fn at(&self, at: [i64; 4]) -> Option<usize> {
-        let TensorMap {
-            extents,
-            strides,
-            element_bytes,
-            ..
-        } = self.map;
-        let [columns, rows, heads, batches] = extents;
-        let extents = [columns * u64::from(element_bytes), rows, heads, batches];
-        let [per_row, per_head, per_batch] = strides;
+        let [columns, rows, heads, batches] = self.map.extents;
+        let row_bytes = columns * u64::from(self.map.element_bytes);
+        let extents = [row_bytes, rows, heads, batches];
+        let [per_row, per_head, per_batch] = self.map.strides;
         let mut offset = 64;
         for (axis, stride) in [1, per_row, per_head, per_batch].into_iter().enumerate() {
             if !(0..extents[axis] as i64).contains(&at[axis]) {
@@ -55,9 +50,9 @@ impl Tensor {
         Some(offset as usize)
     }
 
-    /// For each byte of the box in shared memory, the byte of the tensor. By the figure of the PTX
-    /// ISA, 16-byte chunk c of row r of 128 bytes lies at chunk c ^ (r % 8); of 64 bytes: two rows
-    /// share 128 bytes, c ^ (r / 2 % 4).
+    /// Returns, for each byte of the box in shared memory, the byte of the tensor. By the figure of
+    /// the PTX ISA, 16-byte chunk c of row r of 128 bytes lies at chunk c ^ (r % 8); of 64 bytes:
+    /// two rows share 128 bytes, c ^ (r / 2 % 4).
     fn layout(&self, at: [i32; 4]) -> Vec<Option<usize>> {
         let [column, first_row, head, batch] = at.map(i64::from);
         let span = self.map.swizzle as usize;
@@ -66,15 +61,15 @@ impl Tensor {
             for byte in 0..span {
                 let turn = if span == 128 { row % 8 } else { row / 2 % 4 };
                 let place = row * span + ((byte / 16) ^ turn) * 16 + byte % 16;
-                let byte = column * i64::from(self.map.element_bytes) + byte as i64;
-                layout[place] = self.at([byte, first_row + row as i64, head, batch]);
+                let start = column * i64::from(self.map.element_bytes);
+                layout[place] = self.at([start + byte as i64, first_row + row as i64, head, batch]);
             }
         }
         layout
     }
 }
 
-/// Whole boxes, and boxes that begin or end outside.
+/// The places of whole boxes, and of boxes that begin or end outside.
 const PLACES: [[i32; 4]; 13] = [
     [0, 0, 0, 0],
     [0, 5, 2, 1],
@@ -91,8 +86,8 @@ const PLACES: [[i32; 4]; 13] = [
     [0, 0, -1, 1],
 ];
 
-/// Each box of each tensor: its layout, how it is loaded and, where it does not begin before the
-/// tensor, how it is stored.
+/// Returns each box of each tensor: its layout, how it is loaded and, where it does not begin
+/// before the tensor, how it is stored.
 fn boxes() -> Vec<(Vec<Option<usize>>, Case, Option<Case>)> {
     let mut boxes = Vec::new();
     for (swizzle, element_bytes) in [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)] {
@@ -109,11 +104,10 @@ fn boxes() -> Vec<(Vec<Option<usize>>, Case, Option<Case>)> {
 impl Tensor {
     /// Loads the box at `place`.
     fn load(&self, place: [i32; 4]) -> Case {
-        let bytes = self
-            .layout(place)
-            .into_iter()
-            .map(|from| from.map_or(0, |from| self.input[from]));
-        let expected: Vec<u8> = bytes.collect();
+        let mut expected = Vec::new();
+        for from in self.layout(place) {
+            expected.push(from.map_or(0, |byte| self.input[byte]));
+        }
         let text = format!("tma_box<<<1, 64, 3072>>>({})", expected.len());
         self.case(text, &self.input, place, Buffer::Input, expected)
     }
@@ -125,10 +119,11 @@ impl Tensor {
             .map(|i| (i * 5 + i / 256 + 1) as u8)
             .collect();
         let mut expected = vec![0; self.input.len()];
-        layout
-            .iter()
-            .zip(&box_bytes)
-            .for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
+        for (place_in_tensor, &byte) in layout.iter().zip(&box_bytes) {
+            if let Some(to) = place_in_tensor {
+                expected[*to] = byte;
+            }
+        }
         let text = format!("tma_store_box<<<1, 64, 3072>>>({})", box_bytes.len());
         self.case(text, &box_bytes, place, Buffer::Output, expected)
     }
@@ -138,17 +133,17 @@ impl Tensor {
         text: String,
         input: &[u8],
         place: [i32; 4],
-        of: Buffer,
+        buffer: Buffer,
         expected: Vec<u8>,
     ) -> Case {
         let places = bytes_of(&place);
         let mut case = Case::new(text, [input.to_vec(), vec![], places], expected);
-        case.run = case.run.map(of, self.map);
+        case.run = case.run.map(buffer, self.map);
         case
     }
 }
 
-/// Boxes at all places, and launches that give what the first schedule gives.
+/// Returns boxes at all places, and launches that give what the first schedule gives.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (_, load, store) in boxes() {
@@ -194,11 +189,9 @@ fn bytes_of_a_box_are_counted_as_far_as_they_lie_in_the_tensor() {
             (loaded.tma_read_bytes, loaded.shared_async_write.bytes),
             (inside, layout.len() as u64)
         );
-        if let Some(store) = store {
-            assert_eq!(
-                store.run.counted(store.expected.len()).tma_write_bytes,
-                inside
-            );
+        if let Some(case) = store {
+            let stored = case.run.counted(case.expected.len());
+            assert_eq!(stored.tma_write_bytes, inside);
         }
     }
 }
@@ -251,8 +244,8 @@ fn missing_waits_show_in_the_plain_build() {
     for breaks in ["1", "2", "32", "256", "8+16384"] {
         let run = launch(&format!("tma_ring<<<1, 96, 5120>>>(5, {breaks})"));
         let wrong = SCHEDULES.map(|schedule| {
-            let sums = run.clone().schedule(schedule).output::<f32>(64);
-            sums.map_or(true, |sums| sums != [sum; 64])
+            let output = run.clone().schedule(schedule).output::<f32>(64);
+            output.map_or(true, |sums| sums != [sum; 64])
         });
         assert!(wrong.contains(&true), "break {breaks}: {wrong:?}");
     }
@@ -263,24 +256,20 @@ fn what_a_load_overwrites_is_counted_word_by_word() {
     // Once for each word that another lane has cleared than the one before, by the first of the
     // three loads alone.
     for (breaks, times) in [("64", 256), ("64+256", 248)] {
-        let found = hazards(&format!("tma_refill<<<1, 32, 2048>>>(3, {breaks})"));
-        assert_eq!(
-            found
-                .iter()
-                .map(|(hazard, _)| hazard.times)
-                .collect::<Vec<_>>(),
-            [times]
-        );
+        let reported = hazards(&format!("tma_refill<<<1, 32, 2048>>>(3, {breaks})"));
+        let counts: Vec<u64> = reported.iter().map(|(hazard, _)| hazard.times).collect();
+        assert_eq!(counts, [times]);
     }
 }
 
 #[test]
 fn a_stored_tile_is_turned_by_its_swizzle() {
-    let turned = |i: usize| i % 512 / 32 * 32 + ((i / 4 % 8) ^ (i / 32 % 8)) * 4 + i % 4;
-    for breaks in [0, 1024] {
-        let expected: Vec<f32> = (0..1024)
-            .map(|i| if breaks == 0 { turned(i) } else { i % 512 } as f32)
-            .collect();
+    let as_it_lies: Vec<f32> = (0..1024).map(|i| (i % 512) as f32).collect();
+    let turned: Vec<f32> = (0..1024)
+        .map(|i| i % 512 / 32 * 32 + ((i / 4 % 8) ^ (i / 32 % 8)) * 4 + i % 4)
+        .map(|i| i as f32)
+        .collect();
+    for (breaks, expected) in [(0, turned), (1024, as_it_lies)] {
         let run = launch(&format!("tma_store_tiles<<<2, 64, 4096>>>(2, {breaks})"));
         assert!(run.output::<f32>(1024).unwrap() == expected, "{breaks}");
     }
@@ -296,14 +285,16 @@ fn maps_are_checked_where_they_are_used() {
         swizzle: 64,
         ..TILES
     };
-    let narrow = |byte| {
+    let load_at = |byte| {
         let run = launch(&format!("tma_misused<<<1, 32, 4096>>>({byte}, 2)"));
         run.map(Buffer::Input, narrow).output::<f32>(4)
     };
-    assert!(
-        narrow(1536).is_ok()
-            && matches!(narrow(1280), Err(Fault::Misaligned { required: 512, .. }))
-    );
+    assert!(load_at(1536).is_ok());
+    let misaligned = load_at(1280);
+    assert!(matches!(
+        misaligned,
+        Err(Fault::Misaligned { required: 512, .. })
+    ));
     let garbage = |words: [u64; 16]| {
         let run = launch("tma_misused<<<1, 32, 4096>>>(1024)").input(1, &words);
         run.output::<f32>(4).unwrap_err().to_string()
@@ -321,7 +312,7 @@ fn one_lane_is_elected_and_not_always_the_same_one() {
         let elected = run.output::<i32>(64).unwrap();
         assert_eq!(elected[..32], elected[32..]);
         assert_eq!(elected.iter().sum::<i32>(), 2);
-        elected.iter().position(|&elected| elected == 1).unwrap()
+        elected.iter().position(|&mark| mark == 1).unwrap()
     });
     assert!(leaders.contains(&0) && leaders.contains(&31), "{leaders:?}");
 }

@@ -20,31 +20,19 @@ struct Form {
     code: Code,
     n: usize,
     k: usize,
-    /// B is given as [K][N].
+    /// Whether B is given as `[K][N]`.
     is_transposed: bool,
 }
 
-/// As `cu/wgmma.cu` declares them: name, element, swizzle, N, K, TRANS_B, A in registers.
+/// Returns the forms as `cu/wgmma.cu` declares them.
 fn forms() -> Vec<Form> {
-    let form = |line: &str| {
-        let arguments = line.strip_prefix("MULTIPLY(")?.strip_suffix(')')?;
-        let [name, element, _, n, k, transposed, _] = arguments.split(", ").collect::<Vec<_>>()[..]
-        else {
-            panic!("{line}")
-        };
-        Some(Form {
-            name: name.to_owned(),
-            code: match element {
-                "half" => Code::F16,
-                "__nv_bfloat16" => Code::Bf16,
-                _ => Code::E4m3,
-            },
-            n: n.parse().unwrap(),
-            k: k.parse().unwrap(),
-            is_transposed: transposed == "true",
-        })
-    };
-    let forms: Vec<Form> = source("wgmma.cu").lines().filter_map(form).collect();
+    let mut forms = Vec::new();
+    for line in source("wgmma.cu").lines() {
+        let declaration = line.strip_prefix("MULTIPLY(");
+        if let Some(arguments) = declaration.and_then(|rest| rest.strip_suffix(')')) {
+            forms.push(Form::new(arguments));
+        }
+    }
     assert!(forms.len() > 20, "{} forms", forms.len());
     forms
 }
@@ -54,12 +42,32 @@ fn whole(seed: u64, count: usize) -> Vec<i32> {
 }
 
 impl Form {
+    /// Reads name, element, swizzle, N, K, TRANS_B, and whether A is in registers.
+    fn new(arguments: &str) -> Self {
+        let [name, element, _, n, k, transposed, _] = arguments.split(", ").collect::<Vec<_>>()[..]
+        else {
+            panic!("MULTIPLY({arguments})")
+        };
+        Self {
+            name: name.to_owned(),
+            code: match element {
+                "half" => Code::F16,
+                "__nv_bfloat16" => Code::Bf16,
+                _ => Code::E4m3,
+            },
+            n: n.parse().unwrap(),
+            k: k.parse().unwrap(),
+            is_transposed: transposed == "true",
+        }
+    }
+
     fn encoded(&self, values: &[i32]) -> Vec<u8> {
-        let code = |&value| self.code.of(value).to_le_bytes();
-        let bytes = values.iter().map(code);
+        let mut bytes = Vec::new();
+        for &value in values {
+            let code = self.code.encode(value).to_le_bytes();
+            bytes.extend(&code[..self.code.bytes()]);
+        }
         bytes
-            .flat_map(|code| code.into_iter().take(self.code.bytes()))
-            .collect()
     }
 
     fn shared(&self) -> usize {
@@ -72,28 +80,26 @@ impl Form {
         (64 + columns) * self.k * self.code.bytes()
     }
 
-    /// Both operands, and the results for a D that starts with 0 or with 3 row - 2 col.
+    /// Returns both operands, and the results for a D that starts with 0 or with 3 row - 2 col.
     fn case(&self, seed: u64) -> ([Vec<u8>; 2], [Vec<f32>; 2]) {
         let Self { n, k, .. } = *self;
-        let [a, b] = [(seed, 64 * k), (seed + 1, n * k)].map(|(seed, count)| whole(seed, count));
-        let element = |depth: usize, col: usize| {
-            if self.is_transposed {
-                b[depth * n + col]
-            } else {
-                b[col * k + depth]
-            }
-        };
+        let (a, b) = (whole(seed, 64 * k), whole(seed + 1, n * k));
+        // Steps from one column of B to the next, and from one K to the next.
+        let (across, along) = if self.is_transposed { (1, n) } else { (k, 1) };
         let product = |row: usize, col: usize| {
             (0..k)
-                .map(|depth| a[row * k + depth] * element(depth, col))
+                .map(|depth| a[row * k + depth] * b[col * across + depth * along])
                 .sum::<i32>()
         };
-        let d = [0, 1].map(|more| {
-            let each =
-                |i: usize| product(i / n, i % n) + more * (3 * (i / n) as i32 - 2 * (i % n) as i32);
-            (0..64 * n).map(|i| each(i) as f32).collect()
+        let results = [0, 1].map(|more| {
+            let mut d = Vec::new();
+            for (row, col) in (0..64 * n).map(|i| (i / n, i % n)) {
+                let start = more * (3 * row as i32 - 2 * col as i32);
+                d.push((start + product(row, col)) as f32);
+            }
+            d
         });
-        ([self.encoded(&a), self.encoded(&b)], d)
+        ([self.encoded(&a), self.encoded(&b)], results)
     }
 
     fn launch(&self, more: usize) -> String {
@@ -126,24 +132,32 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (seed, form) in (0..).zip(forms()) {
         let (inputs, expected) = form.case(seed);
-        for (more, expected) in expected.into_iter().enumerate() {
-            let expected = bytes_of(&expected);
-            cases.push(Case::new(form.launch(more), inputs.clone(), expected));
+        for (more, d) in expected.iter().enumerate() {
+            cases.push(Case::new(form.launch(more), inputs.clone(), bytes_of(d)));
         }
     }
-    let (inputs, expected) = two_groups();
-    let text = "wgmma_two_groups<<<1, 128, 16384>>>()";
-    cases.push(Case::new(text, inputs, bytes_of(&expected)));
-    let (inputs, expected) = stored_matrices();
-    let text = "stmatrix_x4<<<1, 32, 2048>>>()";
-    cases.push(Case::new(text, inputs, expected));
+    let (operands, registers) = two_groups();
+    cases.push(Case::new(
+        "wgmma_two_groups<<<1, 128, 16384>>>()",
+        operands,
+        bytes_of(&registers),
+    ));
+    let (matrices, stored) = stored_matrices();
+    cases.push(Case::new(
+        "stmatrix_x4<<<1, 32, 2048>>>()",
+        matrices,
+        stored,
+    ));
     let marks: [i32; 384] = from_fn(|thread| if thread < 128 { 1 } else { 2 });
-    let text = "registers_change_hands<<<1, 384, 0>>>()";
-    cases.push(Case::new(text, [], bytes_of(&marks)));
+    cases.push(Case::new(
+        "registers_change_hands<<<1, 384, 0>>>()",
+        [],
+        bytes_of(&marks),
+    ));
     cases
 }
 
-/// The operands of `wgmma_two_groups`, and each thread's registers in the end.
+/// Returns the operands of `wgmma_two_groups`, and each thread's registers in the end.
 fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
     let (a, b) = (whole(5, 4096), whole(6, 4096));
     let product = |row: usize, col: usize| {
@@ -151,23 +165,22 @@ fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
             .map(|k| a[row * 64 + k] * b[col * 64 + k])
             .sum::<i32>() as f32
     };
-    let registers = |thread: usize| {
-        let element = move |i: usize| {
+    let mut expected = Vec::new();
+    for thread in 0..128 {
+        let mut products = Vec::new();
+        for i in 0..32 {
             let row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
-            (row, thread % 4 * 2 + i / 4 * 8 + i % 2)
-        };
-        let products = (0..32).map(element).map(|(row, col)| product(row, col));
+            products.push(product(row, thread % 4 * 2 + i / 4 * 8 + i % 2));
+        }
+        expected.extend(&products);
         // (10 + p) / 2 + p + p / 2
-        products
-            .clone()
-            .chain(products.map(|product| 5.0 + 2.0 * product))
-            .collect::<Vec<f32>>()
-    };
-    let expected = (0..128).flat_map(registers).collect();
+        expected.extend(products.iter().map(|p| 5.0 + 2.0 * p));
+    }
     ([a, b].map(|values| bytes_of(&halves(&values))), expected)
 }
 
-/// Registers of each lane and the byte that it passes as its row; shared memory in the end.
+/// Returns the registers of each lane and the byte that it passes as its row; shared memory in the
+/// end.
 fn stored_matrices() -> ([Vec<u8>; 2], Vec<u8>) {
     let starts = row_starts();
     let code = |matrix: usize, row: usize, col: usize| (1000 + matrix * 64 + row * 8 + col) as u16;
@@ -185,10 +198,10 @@ fn attention_gives_the_same_under_every_schedule() {
     assert!(sums.iter().all(|sum| sum.is_finite()));
 }
 
-/// Codes of every size, in no order; NaN left out.
+/// Returns codes of every size, in no order; NaN left out.
 fn codes(seed: u64, count: usize) -> Vec<u8> {
-    let codes = random(seed).map(|bits| bits as u8);
-    codes
+    random(seed)
+        .map(|bits| bits as u8)
         .filter(|code| code & 0x7f != 0x7f)
         .take(count)
         .collect()
@@ -215,56 +228,56 @@ fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
     }
 }
 
-/// Rows of Q and of K that one run multiplies, and head_dim.
+/// The rows of Q and of K that one run multiplies, and head_dim.
 const TILE: [usize; 3] = [64, 128, 128];
 
-/// Attention of one head, exact but for its scores: each the sum of four products of codes, one on
-/// top of the other.
+/// Computes the attention of one head, exact but for its scores: each the sum of four products of
+/// codes, one on top of the other.
 fn attention_of_codes(inputs: &Inputs) -> Vec<f32> {
+    let [rows, _, dim] = TILE;
+    let values = inputs.v.dequantised();
+    let mut output = Vec::new();
+    for q in inputs.q.bytes.chunks(rows * dim) {
+        for logits in logits_of_codes(inputs, q) {
+            output.extend(attend(&logits, &values));
+        }
+    }
+    output
+}
+
+/// Returns the logits of each row of `q`.
+fn logits_of_codes(inputs: &Inputs, q: &[u8]) -> Vec<Vec<f64>> {
     let [rows, keys, dim] = TILE;
     let scale = f64::from(inputs.q.scale(0, 0) * inputs.k.scale(0, 0))
         * f64::from(inputs.problem.softmax_scale);
-    let values = inputs.v.dequantised();
-    let attend = |logits: &[f64]| {
-        let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<f64> = logits.iter().map(|logit| (logit - most).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        let weighted = |d: usize| {
-            weights
-                .iter()
-                .zip(values.chunks(dim))
-                .map(|(weight, v)| weight * v[d])
-                .sum::<f64>()
-        };
-        (0..dim)
-            .map(|d| f16::from_f64(weighted(d) / sum).to_f32())
-            .collect::<Vec<_>>()
-    };
-    let of_rows = |q: &[u8]| {
-        let mut logits = vec![Vec::new(); rows];
-        for k in inputs.k.bytes.chunks(keys * dim) {
-            let run = launch(&format!(
-                "wgmma_e4m3_128<<<1, 128, {}>>>()",
-                (rows + keys) * dim
-            ))
-            .input(0, q)
-            .input(1, k);
-            let scores: Vec<f32> = run.output(rows * keys).unwrap();
-            for (logits, scores) in logits.iter_mut().zip(scores.chunks(keys)) {
-                logits.extend(scores.iter().map(|&score| f64::from(score) * scale));
-            }
+    let shared_bytes = (rows + keys) * dim;
+    let mut logits = vec![Vec::new(); rows];
+    for k in inputs.k.bytes.chunks(keys * dim) {
+        let run = launch(&format!("wgmma_e4m3_128<<<1, 128, {shared_bytes}>>>()"));
+        let scores: Vec<f32> = run.input(0, q).input(1, k).output(rows * keys).unwrap();
+        for (row, row_scores) in logits.iter_mut().zip(scores.chunks(keys)) {
+            row.extend(row_scores.iter().map(|&score| f64::from(score) * scale));
         }
-        logits
+    }
+    logits
+}
+
+/// Computes one row of attention.
+fn attend(logits: &[f64], values: &[f64]) -> Vec<f32> {
+    let dim = TILE[2];
+    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = logits.iter().map(|logit| (logit - most).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    let mut output = Vec::new();
+    for d in 0..dim {
+        let weighted: f64 = weights
             .iter()
-            .flat_map(|logits| attend(logits))
-            .collect::<Vec<_>>()
-    };
-    inputs
-        .q
-        .bytes
-        .chunks(rows * dim)
-        .flat_map(of_rows)
-        .collect()
+            .zip(values.chunks(dim))
+            .map(|(weight, v)| weight * v[d])
+            .sum();
+        output.push(f16::from_f64(weighted / sum).to_f32());
+    }
+    output
 }
 
 #[test]

@@ -24,12 +24,13 @@ fn every_layout_multiplies_asymmetric_operands_exactly() {
             .input(0, &halves(&a))
             .input(1, &halves(&b))
             .input(2, &floats);
-        let n = n as usize;
-        let expected = |(i, c): (usize, i32)| {
-            let product = |k: usize| a[i / n * 16 + k] * b[k * n + i % n];
-            ((0..16).map(product).sum::<i32>() + 2 * c) as f32
-        };
-        let expected: Vec<f32> = c.iter().copied().enumerate().map(expected).collect();
+        let columns = n as usize;
+        let mut expected = Vec::new();
+        for (i, start) in c.iter().enumerate() {
+            let (row, column) = (i / columns, i % columns);
+            let products = (0..16).map(|k| a[row * 16 + k] * b[k * columns + column]);
+            expected.push((products.sum::<i32>() + 2 * start) as f32);
+        }
         assert_eq!(run.same::<f32>(expected.len()), expected, "{kernel}");
     }
 }
