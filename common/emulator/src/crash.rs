@@ -110,10 +110,13 @@ unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machi
         if let Some(stopped) = Stopped::of(machine) {
             return stopped.goes_on_in_fail(signal, (*info).si_addr() as usize);
         }
-        let before = BEFORE
-            .get()
-            .zip(REFUSALS.iter().position(|refusal| *refusal == signal));
-        match before.map_or(libc::SIG_DFL, |(all, index)| all[index].sa_sigaction) {
+        let mut before = libc::SIG_DFL;
+        for (refusal, action) in REFUSALS.iter().zip(BEFORE.get().into_iter().flatten()) {
+            if *refusal == signal {
+                before = action.sa_sigaction;
+            }
+        }
+        match before {
             libc::SIG_DFL | libc::SIG_IGN => {
                 // The instruction is retried, and the program dies of it.
                 let mut default: libc::sigaction = std::mem::zeroed();

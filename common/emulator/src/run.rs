@@ -13,8 +13,8 @@ use crate::async_copy::AsyncCopies;
 use crate::block::{Block, NamedArrival, Progress};
 use crate::cluster::{Cluster, STRIDE};
 use crate::fault::{Fault, Place};
-use crate::judge::Judge;
 use crate::judge::clocks::Signal;
+use crate::judge::{Judge, Sync};
 use crate::layout::Layouts;
 use crate::site::Site;
 use crate::tma::{Incoming, Stores};
@@ -214,6 +214,13 @@ impl Run {
         self.suppress
             .as_ref()
             .is_some_and(|suppressed| site.is(suppressed))
+    }
+
+    /// Notes a synchronisation site. Returns whether it takes effect: one that is suppressed does
+    /// not.
+    pub(crate) fn reaches(&self, sync: Sync, site: Site) -> bool {
+        self.judge(|judge| judge.reaches(sync, site.number()));
+        !self.suppresses(site)
     }
 
     /// Refuses the end of a block in which bytes have come that no thread has observed.

@@ -202,11 +202,6 @@ mod tests {
 
     #[test]
     fn limits_of_the_tensor_are_named() {
-        let with_extent = |extent| TensorMap {
-            extents: [128, 77, extent, 1],
-            ..MAP
-        };
-        let with_strides = |strides| TensorMap { strides, ..MAP };
         let base = TensorMap {
             base: 0x1008,
             ..MAP
@@ -225,7 +220,11 @@ mod tests {
         );
         for (extent, shown) in [(0, "0"), ((1 << 32) + 1, "4294967297")] {
             let reason = format!("dimension 2 of a tensor map has 1 to 2^32 elements, not {shown}");
-            assert_refused(with_extent(extent), &reason);
+            let map = TensorMap {
+                extents: [128, 77, extent, 1],
+                ..MAP
+            };
+            assert_refused(map, &reason);
         }
         for (strides, dimension, shown) in [
             ([8, 16, 16], 1, "8"),
@@ -236,7 +235,7 @@ mod tests {
                 "the stride of dimension {dimension} of a tensor map is a multiple of 16 bytes \
                  below 2^40, not {shown}"
             );
-            assert_refused(with_strides(strides), &reason);
+            assert_refused(TensorMap { strides, ..MAP }, &reason);
         }
     }
 

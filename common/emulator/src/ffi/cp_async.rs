@@ -96,8 +96,7 @@ unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContex
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::Commit, site.number()));
-    if !run.suppresses(site) {
+    if run.reaches(Sync::Commit, site) {
         run.copies.borrow_mut()[context.thread as usize].commit();
         run.judge(|judge| judge.commit(context.thread));
     }
@@ -112,8 +111,7 @@ unsafe extern "C-unwind" fn emulator_cp_async_wait(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::Wait, site.number()));
-    if run.suppresses(site) {
+    if !run.reaches(Sync::Wait, site) {
         return;
     }
     let copies = &mut run.copies.borrow_mut()[context.thread as usize];

@@ -35,9 +35,7 @@ impl<'a> Call<'a> {
         object: *mut u64,
         site: Site,
     ) -> Option<Self> {
-        let run = context.run();
-        run.judge(|judge| judge.reaches(sync, site.number()));
-        if run.suppresses(site) {
+        if !context.run().reaches(sync, site) {
             return None;
         }
         Some(Self {
@@ -358,8 +356,7 @@ unsafe extern "C-unwind" fn emulator_fence_mbarrier_init(thread: *const ThreadCo
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::FenceInit, site.number()));
-    if !run.suppresses(site) {
+    if run.reaches(Sync::FenceInit, site) {
         run.block.borrow_mut().fence_mbarriers(context.thread);
     }
 }

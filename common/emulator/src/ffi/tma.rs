@@ -247,8 +247,7 @@ unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadConte
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::StoreCommit, site.number()));
-    if !run.suppresses(site) {
+    if run.reaches(Sync::StoreCommit, site) {
         stores_of(&mut run.stores.borrow_mut(), context.thread).commit();
     }
 }
@@ -262,8 +261,7 @@ unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::StoreWaitRead, site.number()));
-    if run.suppresses(site) {
+    if !run.reaches(Sync::StoreWaitRead, site) {
         return;
     }
     let mut all_stores = run.stores.borrow_mut();
@@ -285,8 +283,7 @@ unsafe extern "C-unwind" fn emulator_fence_proxy_async(thread: *const ThreadCont
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::FenceProxy, site.number()));
-    if !run.suppresses(site) {
+    if run.reaches(Sync::FenceProxy, site) {
         run.judge(|judge| judge.fence_proxy(context.thread));
     }
 }

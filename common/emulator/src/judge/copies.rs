@@ -74,8 +74,9 @@ impl Copies {
         }
         let start = range.start;
         let skipped = self.pending[range].iter().position(|&tag| tag != 0)?;
-        let tag = self.pending[start + skipped];
-        Some((start + skipped, self.copies[tag as usize - 1]))
+        let at = start + skipped;
+        let tag = self.pending[at];
+        Some((at, self.copies[tag as usize - 1]))
     }
 
     pub(crate) fn latest(&self, at: usize) -> Option<&Copy> {
