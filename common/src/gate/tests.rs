@@ -192,6 +192,16 @@ fn c3_is_wider_only_for_a_declared_e4m3_probability() {
 }
 
 #[test]
+fn c3_is_wider_for_an_output_in_bf16() {
+    let mut errors = Errors::measure(&Case::small().evidence());
+    errors.max_row_rel = 1e-2;
+    for (output, verdict) in [(Format::F16, Verdict::Fail), (Format::Bf16, Verdict::Pass)] {
+        errors.output = output;
+        assert_eq!(c3(&errors).verdict, verdict, "{}", c3(&errors).reason);
+    }
+}
+
+#[test]
 fn c3_wants_exact_zeros_where_no_key_is_visible() {
     let mut case = Case::new(
         Shape {
