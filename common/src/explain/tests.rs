@@ -223,6 +223,87 @@ fn infinities_are_right_where_they_agree() {
     assert!(number.is_right());
 }
 
+fn seen(what: Seen, index: i32, thread: u32, value: f32) -> Observed {
+    Observed {
+        what,
+        tile: 0,
+        index,
+        element: 0,
+        value,
+        block: [0; 3],
+        thread,
+        place: 0,
+        way: 0,
+    }
+}
+
+fn shown(values: Vec<Observed>) -> Observations {
+    Observations {
+        values,
+        ..observations(3)
+    }
+}
+
+fn inputs_of_three_keys() -> Inputs {
+    let shape = parse_shape("1x1x1:3x64").unwrap();
+    let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+    Inputs::generate(&problem, Family::Normal, 0)
+}
+
+fn first_row(inputs: &Inputs) -> Case<'_> {
+    Case {
+        inputs,
+        row: [0; 3],
+        probability: Probability::F16,
+        is_shared: false,
+        output: None,
+    }
+}
+
+#[test]
+fn a_score_is_what_the_last_lane_showed_and_an_output_the_sum_of_all_lanes() {
+    let (first, last) = (0, 1);
+    let chains = chains(&shown(vec![
+        seen(Seen::Score, 0, first, 1.0),
+        seen(Seen::Score, 0, last, 2.0),
+        seen(Seen::Output, 0, first, 1.0),
+        seen(Seen::Output, 0, last, 2.0),
+    ]));
+    let step = &chains[0].steps[0];
+    assert_eq!(step.scores[&0].any(), 2.0);
+    assert_eq!(step.output[&0].sum(), 3.0);
+}
+
+#[test]
+fn a_key_that_counts_in_two_warps_is_wrong() {
+    let (inputs, warps) = (inputs_of_three_keys(), [0, 32]);
+    let shown = shown(vec![
+        seen(Seen::Score, 0, warps[0], 0.0),
+        seen(Seen::Score, 1, warps[0], 0.0),
+        seen(Seen::Score, 1, warps[1], 0.0),
+        seen(Seen::Score, 2, warps[1], 0.0),
+    ]);
+    let operands = Operands::new(&first_row(&inputs));
+    let deviation = keys(&operands, &chains(&shown), &shown).expect("it is seen");
+    let [wrong] = deviation.wrong[..] else {
+        panic!("{deviation:?}")
+    };
+    assert_eq!((wrong.at, wrong.kernel, wrong.model), (1, 2.0, 1.0));
+}
+
+#[test]
+fn of_two_warps_that_are_wrong_in_one_tile_the_earlier_quantity_is_named() {
+    let (inputs, warps) = (inputs_of_three_keys(), [0, 32]);
+    let shown = shown(vec![
+        seen(Seen::State, 0, warps[0], f32::NAN),
+        seen(Seen::Score, 0, warps[1], f32::NAN),
+    ]);
+    let explained = explain(&first_row(&inputs), &shown);
+    let deviation = explained.deviation.expect("it is seen");
+    assert_eq!(deviation.quantity, Quantity::Score);
+    assert_eq!(deviation.at, Some([1, 0]));
+}
+
 fn line(does: Does, line: u32) -> Passed {
     Passed {
         does,
