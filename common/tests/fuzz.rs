@@ -311,3 +311,13 @@ fn a_wrong_alignment_needs_a_gap() {
     assert_eq!(fault.smallest, "1x1x1:2x64 f16 full normal:0 k=bhsd/s16");
     assert!(fault.index < 20, "{fault:?}");
 }
+
+#[test]
+fn a_small_case_is_judged_for_hazards() {
+    let stage = LoadedStage::load(&Fake).unwrap();
+    let case: Case = "1x1x17:1x64 f16 full normal:0".parse().unwrap();
+    assert!(case.is_small());
+    let checked = fuzz::run(&stage, "correct", &case, None).unwrap();
+    let mut gates = checked.gates.iter();
+    assert!(gates.any(|result| result.gate == GateId::H1));
+}
