@@ -365,6 +365,23 @@ fn bf16_is_checked_on_default_variants() {
 }
 
 #[test]
+fn a_variant_without_bf16_is_given_none_though_its_stage_takes_it() {
+    let mut stages = ladder();
+    let [scalar, wmma] = &mut stages[0].variants[..] else {
+        panic!("stage 0 has two variants")
+    };
+    scalar.kernels = instances(&scalar.name, &[Dtype::F16]);
+    wmma.kernels = instances(&wmma.name, &Dtype::ALL);
+    let is_given_bf16 = |variant: &str| {
+        let flags = format!("--variants {variant} --shapes 1x1x17x64");
+        let plan = plan(&stages, &request(&flags), Emulated).unwrap();
+        lines(&plan).contains(" bf16 ")
+    };
+    assert!(is_given_bf16("wmma-qk-32x64"));
+    assert!(!is_given_bf16("scalar-32x64"));
+}
+
+#[test]
 fn masks_of_bf16_alternate_between_edge_shapes_and_begin_with_full() {
     let mut stages = ladder();
     for variant in stages.iter_mut().flat_map(|stage| &mut stage.variants) {
