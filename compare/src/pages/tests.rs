@@ -651,3 +651,16 @@ fn a_comparison_with_the_committed_table_fits_on_a_screen_or_two() {
         assert!(markdown(&document).len() < 20_000);
     }
 }
+
+#[test]
+fn refuted_claims_stand_before_open_ones() {
+    // 1.21x of a claimed 1.50x, and 1.10x of 1.10x in a newer stage.
+    judged(&scenario::run("timed 20 16.5 15"), |report| {
+        let text = markdown(&report::document(report, &[]));
+        let (_, claims) = text.split_once("## Claims that do not hold").unwrap();
+        let row = |claim: &str| claims.find(claim).expect(claim);
+        let refuted = row("stage0 wmma-qk over stage0 scalar");
+        let open = row("stage1 cpasync over stage0 wmma-qk");
+        assert!(refuted < open, "{claims}");
+    });
+}
