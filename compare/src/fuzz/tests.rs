@@ -350,3 +350,18 @@ fn a_case_names_its_variant_first() {
     let text = format!("{SWIZZLE} 1x1x1x64 f16 full normal:0 q=bshd");
     assert_eq!(trial(&text).unwrap().to_string(), text);
 }
+
+#[test]
+fn a_variant_that_failed_is_not_tried_again() {
+    let asked = |cases| {
+        let asked = Cell::new(0);
+        let fails = |trial: &Trial| {
+            let is_wrong = *trial.subject.as_str() == *SWIZZLE;
+            asked.set(asked.get() + u64::from(is_wrong));
+            is_wrong
+        };
+        found(&search(cases), &Planted { fails });
+        asked.get()
+    };
+    assert_eq!(asked(200), asked(2));
+}
