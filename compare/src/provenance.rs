@@ -193,6 +193,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_crate_built_in_its_own_folder_is_not_dirty() {
+        let folder = repository();
+        write(folder.path(), ".gitignore", "target\n");
+        testing::commit(folder.path(), "ignore");
+        let generated = "common/emulator/target/debug/build/generated.rs";
+        write(folder.path(), generated, "");
+        assert!(!is_dirty(folder.path()));
+    }
+
+    #[test]
     fn an_untracked_file_is_seen_although_status_is_told_to_show_none() {
         for name in ["common/cuda/attn/new.cuh", "rust-toolchain.toml"] {
             let folder = repository();
