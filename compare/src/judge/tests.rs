@@ -3,9 +3,9 @@
 use super::best::{best_of, is_latency, latency, subject, time};
 use super::diff::{Change, Difference, Group, What};
 use super::peers::{self, outcome, problems};
-use super::verdict::{Report, of_differences, report, report_of_run};
+use super::verdict::{Report, of_differences, report, report_of_checks, report_of_run};
 use super::*;
-use crate::table::{Figure, Place, ProblemPlace, Source};
+use crate::table::{Figure, Place, ProblemPlace, Source, Table};
 use crate::testing::scenario::{self, each, run, sides};
 use crate::testing::{CPASYNC, GPU, WMMA, results, table};
 use common::metric::Metric;
@@ -746,4 +746,16 @@ fn a_pair_is_no_latency() {
         .find(|row| row.paired_with.is_some() && row.has(Metric::P50))
         .expect("timed has pairs");
     assert!(!is_latency(pair));
+}
+
+#[test]
+fn checks_answer_for_no_claim_of_a_stage_whose_gates_did_not_run() {
+    let claimed = |words: &str| {
+        let run = run(words);
+        let report = report_of_checks(&run, &Table::default());
+        let mut claims = report.claims.iter();
+        claims.any(|claimed| claimed.stage == "stage1-cpasync")
+    };
+    assert!(claimed("emulated"));
+    assert!(!claimed("emulated; - cpasync all"));
 }

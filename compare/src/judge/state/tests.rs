@@ -385,3 +385,11 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
         Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 0 }
     ");
 }
+
+#[test]
+fn the_row_over_all_cases_speaks_for_each_of_them() {
+    let case = "+ wmma | mission f16 full normal:0 | emulator | C3 fail of this case";
+    let run = run(&format!("emulated; wmma all: C3 fail of all; {case}"));
+    let gates = gates(&View::alone(&run), &WMMA.into());
+    assert_eq!(gates[&GateId::C3].reason, "of all");
+}
