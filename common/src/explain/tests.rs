@@ -1,3 +1,5 @@
+use super::ends::miscounted_keys;
+use super::steps::group_by_warp;
 use super::*;
 use crate::faults::{Fault, Model, model_output};
 use crate::inputs::Family;
@@ -263,7 +265,7 @@ fn first_row(inputs: &Inputs) -> Case<'_> {
 #[test]
 fn a_score_is_what_the_last_lane_showed_and_an_output_the_sum_of_all_lanes() {
     let (first, last) = (0, 1);
-    let chains = chains(&shown(vec![
+    let chains = group_by_warp(&shown(vec![
         seen(Seen::Score, 0, first, 1.0),
         seen(Seen::Score, 0, last, 2.0),
         seen(Seen::Output, 0, first, 1.0),
@@ -284,7 +286,7 @@ fn a_key_that_counts_in_two_warps_is_wrong() {
         seen(Seen::Score, 2, warps[1], 0.0),
     ]);
     let operands = Operands::new(&first_row(&inputs));
-    let deviation = keys(&operands, &chains(&shown), &shown).expect("it is seen");
+    let deviation = miscounted_keys(&operands, &group_by_warp(&shown), &shown).expect("it is seen");
     let [wrong] = deviation.wrong[..] else {
         panic!("{deviation:?}")
     };
