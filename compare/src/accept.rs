@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::judge::View;
-use crate::judge::best::{is_latency, p50};
+use crate::judge::best::p50;
 use crate::judge::choice::{self, Library};
 use crate::judge::diff;
 use crate::judge::list::{count, grouped, joined};
@@ -14,8 +14,9 @@ use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
 use crate::progress::say;
 use crate::stages::{self, NEGATIVES};
+use crate::table::run::Rebased;
 use crate::table::session::Progress;
-use crate::table::{Key, Results, Row, Run, Source, StageMeta, Table};
+use crate::table::{Key, Kind, Results, Row, Run, StageMeta, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::choice::Model;
@@ -160,7 +161,7 @@ fn merge(run: &Run, results: &mut Results, built: &Table) -> anyhow::Result<Vec<
     let folder = Some(&*session.machine.name).filter(|_| session.backend == BackendKind::Cuda);
     results.restamp(&session.stages, built);
     let committed = results.of_gpu(folder.unwrap_or_default());
-    let (run, left_out) = run.of_sources(built);
+    let Rebased { run, left_out } = run.on_current_sources(built);
     ensure!(
         left_out.is_empty() || run.has_evidence(),
         "{name} measured no kernel of these sources; run it again with this build"
@@ -263,7 +264,7 @@ fn judge(run: &Run, committed: &Table) -> anyhow::Result<Option<String>> {
             "{name} has failed claims; improve the kernels, or record why they fail, and accept it again"
         ),
     )?;
-    let changes = report.since.map(|(_, changes)| of_differences(&changes));
+    let changes = report.since.map(|since| of_differences(&since.changes));
     Ok(changes.map(|changes| changes.to_string()))
 }
 
@@ -275,9 +276,9 @@ fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
 
 /// Reduces the session's latencies that are not among the fastest of their problem to [`OF_OTHERS`].
 fn keep_leading(table: &mut Table, session: &str) {
-    let is_new = |row: &&Row| is_latency(row) && row.session == session;
+    let is_new = |row: &&Row| row.is_latency() && row.session == session;
     let latencies = table.rows().filter(is_new).cloned();
-    let by_problem: Vec<_> = latencies.map(|row| (row.place.clone(), row)).collect();
+    let by_problem: Vec<_> = latencies.map(|row| (row.kind.clone(), row)).collect();
     for (_, mut rows) in grouped(by_problem) {
         rows.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
         for mut row in rows.into_iter().skip(LEADING) {
@@ -291,11 +292,9 @@ fn keep_leading(table: &mut Table, session: &str) {
 fn keep_fastest_peers(table: &mut Table) {
     let fastest =
         |row| Rival::ALL.map(|rival| peers::fastest(table, row, |peer| rival.is(peer.as_str())));
-    let ratios = peers::arms(table).flat_map(fastest).flatten();
-    let kept: BTreeSet<Key> = ratios.map(|(_, ratio)| ratio.key()).collect();
-    table.retain(|row| {
-        row.source != Source::Peers || row.paired_with.is_none() || kept.contains(&row.key())
-    });
+    let ratios = table.peer_times().flat_map(fastest).flatten();
+    let kept: BTreeSet<Key> = ratios.map(|rival| rival.over.key()).collect();
+    table.retain(|row| !matches!(row.kind, Kind::PeerPair { .. }) || kept.contains(&row.key()));
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use crate::judge::{View, best};
 use crate::measure::limits;
 use crate::measure::machine;
 use crate::measure::plan::{self, CaseFlags, PlannedCase, Request};
-use crate::measure::rows;
 use crate::measure::select::at_least_one;
 use crate::measure::summary::summary;
 use crate::measure::timer::Timer;
@@ -19,10 +18,9 @@ use crate::pages::{self, json};
 use crate::progress::Progress;
 use crate::python;
 use crate::python::bench::{Bench, Item};
-use crate::python::pair::absent;
 use crate::python::session::{Callable, Python, SessionError};
 use crate::stages::Ladder;
-use crate::table::{Place, ProblemPlace, Results, Row, Source, StageMeta, Subject, Table};
+use crate::table::{Kind, ProblemPlace, Results, Row, StageMeta, Subject, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::check::{self, StagedInputs};
@@ -169,7 +167,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     }
     let mut judged = Candidate {
         device: hello.gpu.unwrap_or("the processor".to_string()),
-        summary: summary(subject, Source::Peers, &Vec::from_iter(&cases)),
+        summary: summary(subject, Kind::PeerSession, &Vec::from_iter(&cases)),
         cases,
         timed: Table::default(),
         is_interrupted: false,
@@ -179,7 +177,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     if let (true, Some(device)) = (is_timed, device) {
         let is_supported = |problem: &&Problem| {
             judged.cases.iter().any(|row| {
-                matches!(&row.place, Place::Case(place, _) if *place == ProblemPlace::of(problem))
+                matches!(&row.kind, Kind::CandidateCase(case) if case.problem == ProblemPlace::of(problem))
                     && !row.verdicts.is_empty()
             })
         };
@@ -188,10 +186,10 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         let mut peers = Python::new(python::program(args.python.as_deref()), None);
         match peers.start() {
             Ok(hello) => judged.timed.extend(hello.absent.clone()),
-            Err(error) => judged.add(absent(DEFAULT, Place::All, error.to_string())),
+            Err(error) => judged.add(Row::absent_peer(DEFAULT, None, error.to_string())),
         }
         let table = ours(&committed, &ladder, &builds).unwrap_or_else(|reason| {
-            judged.add(absent("our stages", Place::All, reason));
+            judged.add(Row::absent_peer("our stages", None, reason));
             Table::default()
         });
         let plan = python::plan(args.cases.iters);
@@ -253,8 +251,8 @@ fn check(
         }
         Err(none) => Err(none),
     };
-    let row = Row::new(&case.subject, case.place(), Source::Peers);
-    Ok(rows::of_outcome(row, &outcome))
+    let row = Row::new(&case.subject, Kind::CandidateCase(case.place()));
+    Ok(row.outcome(&outcome))
 }
 
 /// What the committed table of this GPU says of which of ours are right and fast.

@@ -14,7 +14,7 @@ use crate::pages::json;
 use crate::stages;
 use crate::table::StageMeta;
 use crate::table::files::write_atomically;
-use crate::table::merge::BUILD;
+use crate::table::results::BUILD;
 use clap::Args;
 use source::Side;
 use std::collections::BTreeSet;
@@ -157,7 +157,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
         let [old, now] = [base, new].map(|side| {
             let mut table = side.results.of_gpu(name);
             // The build stands with the first GPU.
-            table.retain(|row| pairs.is_empty() || !row.source.is_of_build());
+            table.retain(|row| pairs.is_empty() || !row.kind.is_of_build());
             table
         });
         let mut comparison = diff::compare(&old, &now, covers, stages);

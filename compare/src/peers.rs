@@ -17,7 +17,6 @@ use crate::measure::timer::Timer;
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::python::bench::{Bench, Item, stand_ins};
-use crate::python::pair::absent;
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
 use crate::stages::{CHOICE, library, models};
@@ -80,7 +79,7 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
 /// Whether any peer was timed.
 fn has_peer(view: &View<'_>) -> bool {
     let is_timed = |row: &Row| !question::is_ours(view, row) && row.has(Metric::P50);
-    question::arms(&view.table).any(is_timed)
+    view.table.peer_times().any(is_timed)
 }
 
 /// The problems that a stage claims to win and of which the run has no green variant that takes part: the fastest of ours there is
@@ -129,7 +128,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     completing.append(hello.absent)?;
     let ceiling: Row = match python.ask("ceilings", json!({})) {
         Ok(ceiling) => ceiling,
-        Err(error) => absent("ceiling", Place::All, error.to_string()),
+        Err(error) => Row::absent_peer("ceiling", None, error.to_string()),
     };
     completing.append([ceiling])?;
     let mut bars = Progress::default();
@@ -175,7 +174,7 @@ fn library_choice(
 fn begin_session(run: &mut Run, items: &[Item]) {
     let is_again = |row: &Row| {
         let mut places = items.iter().map(|item| &item.place);
-        row.place == Place::All || places.any(|place| row.place.problem() == Some(place))
+        row.place() == Place::All || places.any(|place| row.problem() == Some(place))
     };
-    (run.table).retain(|row| row.source != Source::Peers || !is_again(row));
+    (run.table).retain(|row| row.source() != Source::Peers || !is_again(row));
 }

@@ -11,13 +11,12 @@ use crate::judge::View;
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
-use crate::measure::rows;
 use crate::measure::select::{Chosen, Problems, subjects};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::table::ncu::{self, Chips};
 use crate::table::session::by_id;
-use crate::table::{Claim, Place, Row, Source, StageMeta, Subject};
+use crate::table::{Claim, Kind, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
@@ -221,30 +220,32 @@ fn profiled(
     let mut rows = Vec::new();
     for (launch, measured) in launched.into_iter().zip(measured) {
         let instance = || {
-            let Place::Case(place, _) = &launch.place else {
+            let Kind::Case(_, case) = &launch.kind else {
                 return None;
             };
             let stage = by_id(ladder, launch.subject.stage())?;
             let variant = stage.variant(launch.subject.name())?;
-            let instance = variant.instance(place.dtype, place.extents()?.head_dim)?;
-            Some((place, &instance.facts))
+            let problem = &case.problem;
+            let instance = variant.instance(problem.dtype, problem.extents()?.head_dim)?;
+            Some((problem, &instance.facts))
         };
         let unknown = || {
             format!(
                 "there is no instance for {} {}",
-                launch.subject, launch.place
+                launch.subject,
+                launch.place()
             )
         };
-        let (place, facts) = instance().ok_or_else(unknown)?;
+        let (problem, facts) = instance().ok_or_else(unknown)?;
         if measured.kernel != facts.symbol {
             return Err(format!(
                 "ncu has a launch of {}, where the program launched {}",
                 measured.kernel, facts.symbol
             ));
         }
-        let row = rows::profiled(
+        let row = Row::profile(
             launch.subject.clone(),
-            place.clone(),
+            problem.clone(),
             chips,
             &measured.values,
         );
@@ -260,6 +261,7 @@ fn profiled(
 mod tests {
     use super::*;
     use crate::testing::{CPASYNC, SCALAR, case, ladder};
+    use common::device::BackendKind;
 
     fn row(kernel: &str) -> csv::Launch {
         csv::Launch {
@@ -272,7 +274,7 @@ mod tests {
     fn lines_of_other_kernels_and_lost_lines_are_refused() {
         let ladder = ladder();
         let launched: Vec<Row> = [SCALAR, CPASYNC]
-            .map(|subject| case(subject, Source::Gpu, None))
+            .map(|subject| case(subject, BackendKind::Cuda, None))
             .into();
         let join = |lines: Vec<csv::Launch>| profiled(&ladder, Chips::Hopper, &launched, &lines);
         let good = join(vec![
@@ -281,8 +283,8 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(
-            (good[1].subject.as_str(), &good[1].place, good[1].source),
-            (CPASYNC, &crate::testing::mission(), Source::Ncu)
+            (good[1].subject.as_str(), &good[1].kind),
+            (CPASYNC, &Kind::Profile(crate::testing::mission()))
         );
         assert!(
             join(vec![row("scalar_32x64_f16_d64")])

@@ -12,7 +12,6 @@ use crate::measure::input::FileInput;
 use crate::measure::limits;
 use crate::measure::machine;
 use crate::measure::plan::{self, Plan, Request};
-use crate::measure::rows;
 use crate::measure::self_test::{Kept, SelfTest};
 use crate::measure::session::begin;
 use crate::measure::sink::ExecuteError;
@@ -25,7 +24,7 @@ use crate::stages::{self, Backend, Ladder};
 use crate::table::StageMeta;
 use crate::table::files::{create_folder, name_of};
 use crate::table::session::{Progress, Tier};
-use crate::table::{Place, Results, Row, Run, Source, Subject};
+use crate::table::{Kind, Results, Row, Run, Source};
 use anyhow::{Context, ensure};
 use clap::Args;
 use common::choice::Model;
@@ -327,9 +326,9 @@ fn judge_given_output(file: &FileInput, plan: &Plan, gpu: Option<&CudaDevice>) -
             output: out,
         };
         let (errors, gates) = gate::numeric_gates(&evidence);
-        let place = Place::Named(format!("out, {} mask", problem.mask));
-        let row = Row::new(Subject::from(&*file.problem.name), place, Source::Input);
-        Some(rows::judged(row, &errors, &gates))
+        let kind = Kind::GivenOutput(format!("out, {} mask", problem.mask));
+        let row = Row::new(&*file.problem.name, kind);
+        Some(row.judged(&errors, &gates))
     };
     problems.iter().filter_map(judge).collect()
 }

@@ -8,10 +8,10 @@ use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
 use crate::instrument::{Completing, Target};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
-use crate::measure::rows::{self, Check};
 use crate::measure::select::{Chosen, Problems, at_least_one, subjects};
 use crate::pages::show::Section;
 use crate::progress::Progress;
+use crate::table::measured::ToolFindings;
 use crate::table::{Row, Source};
 use anyhow::bail;
 use clap::Args;
@@ -109,11 +109,11 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         };
         let checks = TOOLS.into_par_iter();
         let checks = checks.filter_map(|tool| conditions(tool).transpose());
-        let checks: Vec<Check> = checks.collect::<anyhow::Result<_>>()?;
+        let checks: Vec<ToolFindings> = checks.collect::<anyhow::Result<_>>()?;
         if checks.is_empty() {
             continue; // it supports none of the problems, as on a device with too little memory
         }
-        let row = rows::sanitized(subject.clone(), &checks);
+        let row = Row::sanitized(subject.clone(), &checks);
         let judged = &row.verdicts[&GateId::C7];
         let line = format!("C7 {subject} {}", judged.reason);
         match judged.verdict {
@@ -144,7 +144,7 @@ fn check(
     (name, options): (&'static str, &[&str]),
     work: &Path,
     limit: u64,
-) -> anyhow::Result<Option<Check>> {
+) -> anyhow::Result<Option<ToolFindings>> {
     let mut command = Command::new(&tool.path);
     command
         .args(["--tool", name, "--error-exitcode", FOUND])
@@ -161,7 +161,7 @@ fn check(
     let launched = launched.count();
     let log = Log::parse(&made.printed);
     let result = log.judge(&made.ended, made.red(), limit, [launched, planned]);
-    Ok((planned > 0).then_some(Check {
+    Ok((planned > 0).then_some(ToolFindings {
         tool: name,
         launched,
         result,

@@ -3,16 +3,15 @@
 
 use crate::answer::Answer;
 use crate::judge::verdict::Exit;
-use crate::measure::rows;
 use crate::measure::select;
 use crate::pages::self_test::blocks;
 use crate::progress;
 use crate::stages::Ladder;
-use crate::table::{Place, Row};
+use crate::table::{Kind, Row};
 use anyhow::Context;
 use clap::Args;
 use common::device::Staged;
-use common::device::cuda::{CudaDevice, timer_checks};
+use common::device::cuda::{CudaDevice, TimerCheck, timer_checks};
 use common::faults;
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
@@ -59,26 +58,23 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
             "removing each synchronisation site of {id} (seconds to a minute)"
         ));
     });
-    let mut rows = rows::self_test(&found, &sites);
+    let mut rows = Row::self_test(&found, &sites);
     match &ladder.gpu {
         Ok(device) => {
             let name = &device.info().name;
             progress::say(&format!("checking the timer on {name} (half a minute)"));
             rows.extend(timer(device, &ladder.stages)?);
         }
-        Err(reason) => rows.push(rows::not_tested(TIMER, reason)),
+        Err(reason) => rows.push(Row::untested_timer(reason)),
     }
     Ok(answer(&rows))
 }
-
-/// The row that stands for the checks of the timer without a GPU.
-const TIMER: &str = "timer";
 
 fn answer(rows: &[Row]) -> Answer {
     let wrong = rows.iter().filter(|row| row.failure().is_some()).count();
     // Only the timer may go untested: it needs a GPU.
     let is_untested = |row: &Row| {
-        row.says(GateId::S1) == Some(Verdict::NoData) && row.place != Place::Named(TIMER.into())
+        row.says(GateId::S1) == Some(Verdict::NoData) && !matches!(row.kind, Kind::Timer(_))
     };
     let exit = Exit::of(wrong > 0, rows.iter().any(is_untested));
     Answer::page(exit, &blocks(rows))
@@ -100,8 +96,12 @@ fn timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Vec<Row>
     Ok(checks
         .context("check the GPU with nvidia-smi and run again")?
         .iter()
-        .map(rows::timer)
+        .map(timer_row)
         .collect())
+}
+
+fn timer_row(check: &TimerCheck) -> Row {
+    Row::timer_check(&check.name, check.ok, &check.expected).note(&check.found)
 }
 
 #[cfg(test)]

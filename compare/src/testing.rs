@@ -4,13 +4,12 @@ pub mod git;
 pub mod scenario;
 
 use crate::judge::draw;
-use crate::measure::timed_problem::Judged as OfBuffers;
-use crate::measure::{builds, rows};
-use crate::python::pair::{Sampled, pair};
+use crate::measure::builds;
+use crate::table::measured::ToolFindings;
 use crate::table::session::{DeviceCompiler, Git, Gpu, KernelBuild, Machine, Progress, Tier};
 use crate::table::{
-    Claim, Place, ProblemPlace, Relation, Results, Row, Run, Session, Source, StageMeta, Subject,
-    Table, VariantMeta,
+    CasePlace, Claim, Instance, Kind, ProblemPlace, Relation, Results, Row, Run, Session,
+    StageMeta, Subject, Table, VariantMeta,
 };
 use common::choice::{self, TERMS};
 use common::claim::{Base, Rival};
@@ -39,7 +38,7 @@ pub const GPU: &str = "NVIDIA H200";
 /// Medians of [`VARIANTS`] with which both claims of the ladder hold.
 pub const US: [f64; 3] = [32.0, 20.0, 15.0];
 
-/// What the stages of the literal ladder take.
+/// The element types of the stages of the literal ladder.
 pub const DTYPES: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
 
 pub const C1_TO_C6: [GateId; 6] = [
@@ -51,19 +50,30 @@ pub const C1_TO_C6: [GateId; 6] = [
     GateId::C6,
 ];
 
-pub fn mission() -> Place {
-    Place::claims(Dtype::F16)
+pub fn mission() -> ProblemPlace {
+    ProblemPlace::claims(Dtype::F16)
 }
 
-pub fn instance() -> Place {
-    Place::Instance {
-        dtype: Dtype::F16,
-        head_dim: 64,
-        arch: Some("sm_90a".into()),
+pub fn mission_case(input: &str) -> CasePlace {
+    CasePlace {
+        problem: mission(),
+        input: input.into(),
     }
 }
 
-/// Two stages, of which each claims to be faster than the family before, and to read as many bytes. Built without nvcc.
+/// Returns the kind of the rows that [`Run::built`] adds.
+pub fn instance() -> Kind {
+    Kind::Compiled {
+        instance: Instance {
+            dtype: Dtype::F16,
+            head_dim: 64,
+        },
+        arch: "sm_90a".into(),
+    }
+}
+
+/// Two stages, of which each claims to be faster than the family before, and to read as many bytes.
+/// Built without nvcc.
 pub fn ladder() -> Vec<StageMeta> {
     let stages = [
         (
@@ -81,48 +91,49 @@ pub fn ladder() -> Vec<StageMeta> {
             1.1,
         ),
     ];
-    let of = |(id, idea, families, slower, at_least): (&str, &str, &[&str], &'static str, f64)| {
-        let family = families.last().expect("a stage has variants").to_string();
-        let base = Base {
-            stage: "stage0-scalar",
-            family: slower,
+    let stage =
+        |(id, idea, families, slower, at_least): (&str, &str, &[&str], &'static str, f64)| {
+            let family = families.last().expect("a stage has variants").to_string();
+            let base = Base {
+                stage: "stage0-scalar",
+                family: slower,
+            };
+            let claim = |metric, relation, why: &str| Claim {
+                family: family.clone(),
+                metric,
+                relation,
+                place: ProblemPlace::claims(Dtype::F16),
+                gpu: None,
+                why: why.into(),
+            };
+            let faster = Relation::Faster { base, at_least };
+            let equal = Relation::Ratio {
+                base,
+                at_least: 1.0,
+                at_most: 1.0,
+            };
+            let variant = |family: &&str| VariantMeta {
+                name: format!("{family}-32x64"),
+                family: family.to_string(),
+                kernels: instances(&format!("{family}-32x64"), &DTYPES),
+            };
+            StageMeta {
+                id: id.into(),
+                idea: idea.into(),
+                predecessor: Some(base.stage.to_string()).filter(|of| of != id),
+                role: Role::Rung,
+                default_variant: format!("{family}-32x64"),
+                identity: format!("{id}-identity"),
+                claims: vec![
+                    claim(Metric::P50, faster, ""),
+                    claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
+                ],
+                variants: families.iter().map(variant).collect(),
+                negatives: vec![],
+                refused: vec![],
+            }
         };
-        let claim = |metric, relation, why: &str| Claim {
-            family: family.clone(),
-            metric,
-            relation,
-            place: ProblemPlace::claims(Dtype::F16),
-            gpu: None,
-            why: why.into(),
-        };
-        let faster = Relation::Faster { base, at_least };
-        let equal = Relation::Ratio {
-            base,
-            at_least: 1.0,
-            at_most: 1.0,
-        };
-        let variant = |family: &&str| VariantMeta {
-            name: format!("{family}-32x64"),
-            family: family.to_string(),
-            kernels: instances(&format!("{family}-32x64"), &DTYPES),
-        };
-        StageMeta {
-            id: id.into(),
-            idea: idea.into(),
-            predecessor: Some(base.stage.to_string()).filter(|of| of != id),
-            role: Role::Rung,
-            default_variant: format!("{family}-32x64"),
-            identity: format!("{id}-identity"),
-            claims: vec![
-                claim(Metric::P50, faster, ""),
-                claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
-            ],
-            variants: families.iter().map(variant).collect(),
-            negatives: vec![],
-            refused: vec![],
-        }
-    };
-    stages.map(of).into()
+    stages.map(stage).into()
 }
 
 /// The ladder, whose last stage claims 1.5x over the fastest of PyTorch and 1x over its flash too.
@@ -188,7 +199,9 @@ pub fn suppressed() -> Suppressed {
         finding,
         listed: listed.map(String::from),
     };
-    let what = "race: writes at stage0-scalar/kernel.cu:157, reads a matrix at stage0-scalar/kernel.cu:101".to_string();
+    let what = "race: writes at stage0-scalar/kernel.cu:157, reads a matrix at \
+                stage0-scalar/kernel.cu:101"
+        .to_string();
     let at = "wmma-qk-32x64 1x1x33:321x64 f16 full".to_string();
     let redundant = Some("scalar reads Q behind the barriers around the first K and V");
     let sites = vec![
@@ -210,7 +223,7 @@ pub fn suppressed() -> Suppressed {
 }
 
 /// One case of a variant on `mission`; `broken` fails.
-pub fn case(subject: &str, source: Source, broken: Option<GateId>) -> Row {
+pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> Row {
     let judge = |gate| {
         GateResult::judge(
             gate,
@@ -244,15 +257,11 @@ pub fn case(subject: &str, source: Source, broken: Option<GateId>) -> Row {
         reference_max_abs: 0.4,
         end_to_end: None,
     };
-    let place = Place::Case(ProblemPlace::claims(Dtype::F16), "normal:0".into());
-    rows::judged(
-        Row::new(subject, place, source),
-        &errors,
-        &C1_TO_C6.map(judge),
-    )
+    let kind = Kind::Case(backend, mission_case("normal:0"));
+    Row::new(subject, kind).judged(&errors, &C1_TO_C6.map(judge))
 }
 
-/// Of a whole emulated run that came to its end; no gate has a scope yet.
+/// Returns the session of a whole emulated run that came to its end; no gate has a scope yet.
 pub fn session(stages: Vec<StageMeta>) -> Session {
     let gpu = Gpu::Absent {
         reason: "no NVIDIA driver".into(),
@@ -286,7 +295,8 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
     }
 }
 
-/// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test as it should be.
+/// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test
+/// as it should be.
 pub fn emulated() -> Run {
     use GateId::{B1, C7, C8, H1, L1, R1};
     let unmeasurable = [B1, C7, C8, H1, L1, R1].map(|gate| (gate, "not here".into()));
@@ -296,7 +306,7 @@ pub fn emulated() -> Run {
     });
     for subject in VARIANTS {
         run = run
-            .with(checked(subject, Source::Emulator))
+            .with(checked(subject, BackendKind::Emulated))
             .counted(subject, 1_048_576, 0);
     }
     let model = Caught {
@@ -312,24 +322,20 @@ pub fn emulated() -> Run {
         gates_that_failed: vec![GateId::C2],
         ..model.clone()
     };
-    let run = run.with(rows::planted(&model)).with(rows::planted(&fault));
-    suppressed()
-        .sites
-        .iter()
-        .fold(run, |run, site| run.with(rows::site(site)))
+    let mut run = run.with(Row::fault(&model)).with(Row::fault(&fault));
+    run.extend(suppressed().sites.iter().map(Row::site));
+    run
 }
 
 /// All cases of a variant: one, and it is green.
-pub fn checked(subject: &str, source: Source) -> Row {
-    let of = Row::new(subject, Place::All, source)
+pub fn checked(subject: &str, backend: BackendKind) -> Row {
+    let row = Row::new(subject, Kind::Checked(backend))
         .figure(Metric::Cases, 1_u32)
         .figure(Metric::MaxError, 1.2e-4)
         .figure(Metric::ErrorOfBound, 0.17)
         .figure(Metric::RowErrorOfBound, 0.15)
         .note("mission f16 full normal:0");
-    C1_TO_C6.into_iter().fold(of, |row, gate| {
-        row.verdict(&GateResult::judge(gate, true, "fine"))
-    })
+    row.with_verdicts(&C1_TO_C6.map(|gate| GateResult::judge(gate, true, "fine")))
 }
 
 /// Samples around `us`, 0.1 % apart, the same every time.
@@ -345,21 +351,21 @@ pub fn timed(us: [f64; 3]) -> Run {
     (run.session.backend, run.session.tier) = (BackendKind::Cuda, Tier::T2);
     run.session.machine.name = "nvidia-h200".into();
     run.session.unmeasurable.remove(&GateId::L1);
-    run.table.retain(|row| row.place != Place::All);
+    run.table
+        .retain(|row| !matches!(row.kind, Kind::Checked(_)));
     for (subject, us) in VARIANTS.into_iter().zip(us) {
-        run = run
-            .with(checked(subject, Source::Gpu))
-            .sampled(subject, mission(), &samples(us));
+        run =
+            run.with(checked(subject, BackendKind::Cuda))
+                .sampled(subject, mission(), &samples(us));
     }
     let pair = |new: &str, new_us: f64, base: &str, base_us: f64| {
-        let pair = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
+        let comparison = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
         let speed_of_light = SpeedOfLight::default();
-        rows::pair(
+        Row::pair(
             new.into(),
             base.into(),
-            ProblemPlace::claims(Dtype::F16),
-            Source::Gpu,
-            &pair,
+            mission(),
+            &comparison,
             &speed_of_light,
         )
     };
@@ -385,7 +391,8 @@ pub const SWIZZLE: &str = "stage5-swizzle/swizzle-64x64";
 pub const LARGE: &str = "stage7-wgmma/wgmma-128x128";
 pub const SMALL: &str = "stage7-wgmma/wgmma-64x128";
 
-/// What the kernels take here: the second has the faster tiles, the third the faster start, the first is hopeless.
+/// The coefficients of the kernels here: the second has the faster tiles, the third the faster
+/// start, the first is hopeless.
 pub const PLANTED: [(&str, [f64; TERMS]); 3] = [
     (SWIZZLE, [50.0, 1.0, 0.0, 10.0, 0.0, 0.1, 0.0, 0.0, 0.0]),
     (LARGE, [5.0, 2.0, 0.0, 0.5, 0.0, 0.1, 0.0, 0.0, 0.1]),
@@ -414,17 +421,11 @@ pub fn drawn_on(stages: &[LoadedStage], count: usize, sms: u32) -> Run {
                 continue;
             };
             let terms = choice::terms(problem, prepared.kernel, prepared.grid, 1, sms);
-            let place = Place::Problem(ProblemPlace::of(problem));
-            let row = Row::new(subject, place, Source::Draw)
+            let us: f64 = terms.iter().zip(us).map(|(term, us)| term * us).sum();
+            let kind = Kind::RandomTime(ProblemPlace::of(problem));
+            let row = Row::new(subject, kind)
                 .figure(Metric::Draw, number)
-                .figure(
-                    Metric::P50,
-                    terms
-                        .iter()
-                        .zip(us)
-                        .map(|(term, us)| term * us)
-                        .sum::<f64>(),
-                );
+                .figure(Metric::P50, us);
             run.append(row);
         }
     }
@@ -442,7 +443,7 @@ impl Run {
         self
     }
 
-    /// As if it had been measured so from the start.
+    /// Changes the session as if it had been measured so from the start.
     pub fn changed(mut self, change: impl FnOnce(&mut Session)) -> Self {
         change(&mut self.session);
         let rows: Vec<Row> = self.table.rows().cloned().collect();
@@ -456,8 +457,8 @@ impl Run {
         })
     }
 
-    pub fn row_mut(&mut self, subject: &str, place: &Place, source: Source) -> &mut Row {
-        let key = Row::new(subject, place.clone(), source).key();
+    pub fn row_mut(&mut self, subject: &str, kind: Kind) -> &mut Row {
+        let key = Row::new(subject, kind).key();
         self.table.get_mut(&key).expect("the record has this row")
     }
 
@@ -472,20 +473,21 @@ impl Run {
         self
     }
 
-    pub fn sampled(self, subject: &str, place: Place, us: &[f64]) -> Self {
-        let of = Summary::of(us).unwrap();
-        let row = Row::new(subject, place, Source::Gpu)
+    pub fn sampled(self, subject: &str, problem: ProblemPlace, us: &[f64]) -> Self {
+        let summary = Summary::of(us).unwrap();
+        let row = Row::new(subject, Kind::Latency(problem))
             .conditions("warm L2")
-            .figure(Metric::P50, &of)
-            .figure(Metric::P90, of.p90)
-            .figure(Metric::Samples, of.samples)
+            .figure(Metric::P50, &summary)
+            .figure(Metric::P90, summary.p90)
+            .figure(Metric::Samples, summary.samples)
             .figure(Metric::SmMhz, 1980_u32);
         self.with(row)
     }
 
-    /// Bytes read from global memory, and bank conflicts of shared loads beside 96 ideal wavefronts.
+    /// Bytes read from global memory, and bank conflicts of shared loads beside 96 ideal
+    /// wavefronts.
     pub fn counted(self, subject: &str, bytes: u64, conflicts: u64) -> Self {
-        let row = Row::new(subject, mission(), Source::Emulator)
+        let row = Row::new(subject, Kind::Counters(mission()))
             .figure(Metric::GlobalReadBytes, bytes)
             .figure(Metric::GlobalReadSectors, bytes / 32)
             .figure(Metric::SharedReadWavefronts, 96 + conflicts)
@@ -494,7 +496,8 @@ impl Run {
         self.with(row)
     }
 
-    /// As nvcc would have built it for sm_90a: the f16 instance of each variant with these registers and spilled bytes.
+    /// Adds what nvcc would have built for sm_90a: the f16 instance of each variant with these
+    /// registers and spilled bytes.
     pub fn built(mut self, registers: u32, spills: u32) -> Self {
         let compiler = DeviceCompiler::Built {
             nvcc: "13.0.88".into(),
@@ -506,7 +509,7 @@ impl Run {
             let result = GateResult::judge(GateId::R1, spills == 0, "sm_90a: spilled bytes 8 > 0");
             // 128 threads: 96 and 104 registers fit 5 and 4 blocks.
             let blocks = f64::from((512 / registers).min(16));
-            let mut row = Row::new(subject, instance(), Source::Ptxas)
+            let mut row = Row::new(subject, instance())
                 .figure(Metric::Registers, registers)
                 .figure(Metric::SpillBytes, spills)
                 .figure(Metric::Occupancy, blocks / 16.0)
@@ -519,10 +522,10 @@ impl Run {
             .fold(self, |run, subject| run.with(row(subject)))
     }
 
-    /// What compute-sanitizer found in a variant under memcheck and racecheck.
+    /// Adds what compute-sanitizer found in a variant under memcheck and racecheck.
     pub fn sanitized(self, subject: &str, verdicts: [Verdict; 2]) -> Self {
         let tools = ["memcheck", "racecheck"].into_iter().zip(verdicts);
-        let check = |(tool, verdict)| rows::Check {
+        let findings = |(tool, verdict)| ToolFindings {
             tool,
             launched: 2,
             result: GateResult {
@@ -531,7 +534,8 @@ impl Run {
                 reason: "planted".into(),
             },
         };
-        self.with(rows::sanitized(subject, &Vec::from_iter(tools.map(check))))
+        let findings: Vec<ToolFindings> = tools.map(findings).collect();
+        self.with(Row::sanitized(subject, &findings))
     }
 
     /// After `compare sanitize`, which found nothing.
@@ -541,8 +545,9 @@ impl Run {
         })
     }
 
-    /// A session with peers on a problem, f16 and full mask: cpasync-32x64 takes `ours` microseconds; peers by name with
-    /// what they take and whether they are right. The ladder claims something of them.
+    /// A session with peers on a problem, f16 and full mask: cpasync-32x64 takes `ours`
+    /// microseconds; peers by name with what they take and whether they are right. The ladder
+    /// claims something of them.
     pub fn peers(mut self, shape: &str, ours: f64, peers: &[(&str, f64, bool)]) -> Self {
         self.session.stages[1].claims = claiming().remove(1).claims;
         let place = ProblemPlace::new(shape, Dtype::F16, Mask::Full);
@@ -557,30 +562,33 @@ impl Run {
         us: f64,
         peers: &[(&str, f64, bool)],
     ) -> Self {
-        let ours = peer_sampled(subject, us, true);
-        self = self.with(ours.row(place, "warm L2").unwrap());
-        for &(peer, us, is_right) in peers {
-            let theirs = peer_sampled(peer, us, is_right);
-            self = self.with(theirs.row(place, "warm L2").unwrap());
-            let speed_of_light = SpeedOfLight::default();
-            let row = pair(&theirs, &ours, place, "warm L2", &speed_of_light).unwrap();
-            self = row.into_iter().fold(self, Run::with);
+        self = self.with(peer_time(subject, place, us, true));
+        for &(peer, peer_us, is_right) in peers {
+            self = self.with(peer_time(peer, place, peer_us, is_right));
+            // A wrong peer has no ratio.
+            if is_right {
+                let comparison = Comparison::of(&samples(peer_us), &samples(us)).unwrap();
+                self = self.with(Row::peer_pair(
+                    subject.into(),
+                    peer.into(),
+                    place.clone(),
+                    &comparison,
+                    &SpeedOfLight::default(),
+                ));
+            }
         }
         self
     }
 }
 
-pub fn peer_sampled(subject: &str, us: f64, is_right: bool) -> Sampled {
+/// Returns the time of an arm in turn with others; a wrong one fails C2.
+fn peer_time(subject: &str, problem: &ProblemPlace, us: f64, is_right: bool) -> Row {
     let gates = [GateId::C1, GateId::C2, GateId::C3]
         .map(|gate| GateResult::judge(gate, is_right || gate != GateId::C2, "too large"));
-    Sampled {
-        subject: subject.into(),
-        device_us: samples(us),
-        sustained: None,
-        host_us: Some(samples(20.0)),
-        judged: OfBuffers {
-            max_abs: 1.5e-4,
-            gates: gates.to_vec(),
-        },
-    }
+    let [device, host] = [us, 20.0].map(|us| Summary::of(&samples(us)).unwrap());
+    Row::new(subject, Kind::PeerTime(problem.clone()))
+        .timed(&device, &gates)
+        .conditions("warm L2")
+        .figure(Metric::HostP50, host.p50)
+        .figure(Metric::MaxError, 1.5e-4)
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::judge::choice::Regret;
-use crate::table::{Place, kernels};
+use crate::table::{Source, kernels};
 use crate::testing::scenario::{self, each, run};
 use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, drawn_run, mission, samples, table};
 use common::choice::Model;
@@ -116,8 +116,7 @@ fn what_is_no_evidence_is_refused() {
           stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
           stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
     ");
-    let large =
-        Row::new(SCALAR, Place::Named("x".into()), Source::Ncu).note("x".repeat(MOST_BYTES));
+    let large = Row::new(SCALAR, Kind::Profile(mission())).note("x".repeat(MOST_BYTES));
     let error = refused(&good().with(large.clone()));
     assert!(error.contains("1000000 at most; narrow the run"), "{error}");
     // What others measured does not count.
@@ -195,12 +194,11 @@ fn accepting_twice_changes_nothing_and_cases_stay_with_the_run() {
     let twice = accepted(&run, &once);
     assert!(text(&once) == text(&twice));
     let has = |is: fn(&Row) -> bool| once.gpus[FOLDER].rows().any(is);
-    assert!(!has(|row| matches!(row.place, Place::Case(..))));
-    let is_ratio =
-        |row: &Row| row.source == Source::Peers && row.paired_with == Some("torch-default".into());
+    assert!(!has(|row| row.kind.is_case()));
+    let is_ratio = |row: &Row| matches!(&row.kind, Kind::PeerPair { base, .. } if base.as_str() == "torch-default");
     assert!(has(is_ratio), "ratios to peers stay");
-    assert!(has(|row| row.source == Source::Claim), "claims are rows");
-    assert!(once.build.rows().all(|row| row.source.is_of_build()));
+    assert!(has(|row| row.source() == Source::Claim), "claims are rows");
+    assert!(once.build.rows().all(|row| row.kind.is_of_build()));
     let says = "accepted 20261120T183000Z-linux (";
     assert!(lines[0].starts_with(says), "{lines:?}");
     let folder = TempDir::new().unwrap();
@@ -222,13 +220,13 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
             let results = results.borrow();
             let table = &results.gpus[FOLDER];
             let of = |subject: &str| {
-                let row = table.row(&subject.into(), &mission(), Source::Gpu);
+                let row = table.latency(&subject.into(), &mission());
                 row.map(|row| (row.value(Metric::P50).unwrap(), &*row.session))
             };
-            let checked = table.row(&SCALAR.into(), &Place::All, Source::Gpu).unwrap();
+            let checked = table.checked(&SCALAR.into(), BackendKind::Cuda).unwrap();
             let all = table.rows().chain(results.build.rows());
             let of_wmma = all.filter(|row| {
-                row.key().to_string().contains("wmma-qk") || row.source == Source::Claim
+                row.key().to_string().contains("wmma-qk") || row.source() == Source::Claim
             });
             format!(
                 "{:?} (checked in {}) {:?}, {} rows of wmma-qk and claims",
@@ -276,14 +274,12 @@ fn ratios_to_peers_that_are_not_the_fastest_are_left_out() {
         ("flash-attn-3", 25.0, true),
     ];
     let mut table = good().peers("mission", 10.0, &peers).table;
-    let times = peers::arms(&table).count();
+    let times = table.peer_times().count();
     keep_fastest_peers(&mut table);
-    let ratios = table
-        .rows_by(Source::Peers)
-        .filter_map(|row| row.paired_with.as_ref());
+    let ratios = table.rows_by(Source::Peers).filter_map(|row| row.base());
     let paired_with = joined(ratios, " ");
     assert_eq!(paired_with, "flash-attn-4 torch-cudnn torch-flash");
-    assert_eq!(peers::arms(&table).count(), times);
+    assert_eq!(table.peer_times().count(), times);
 }
 
 /// Interrupted in its timings if its claims were measured; by the emulator, of a tier that needs no C7, and of a device with too little
@@ -336,7 +332,7 @@ fn what_has_changed_since_is_left_out() {
     let measured = |stage: &str| {
         table
             .rows()
-            .any(|row| row.subject.stage() == stage && row.source == Source::Gpu)
+            .any(|row| row.subject.stage() == stage && row.source() == Source::Gpu)
     };
     assert!(measured("stage0-scalar") && !measured("stage1-cpasync"));
     let whole = refused(&run(&format!("timed; {changed}")));
@@ -473,8 +469,7 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     let regret = Regret::view(after).unwrap();
     let rows = [&before, after].map(|table| table.rows().count());
     assert_eq!((rows[1], regret.problems), (rows[0] + 1, 90));
-    let place = Place::Named("regret".into());
-    let row = after.row(&"attention-ladder".into(), &place, Source::Draw);
+    let row = after.row(&"attention-ladder".into(), Kind::Regret);
     assert_eq!(row.unwrap().session, run.session.name);
     // Another GPU of the capability, with few problems of its own.
     let few = drawn_run(&loaded, 3).sampled(LARGE, mission(), &samples(9.0));

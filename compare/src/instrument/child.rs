@@ -7,12 +7,12 @@ use crate::answer::Answer;
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
-use crate::measure::rows;
 use crate::stages::Ladder;
-use crate::table::{Place, ProblemPlace, Row, Source, Subject};
+use crate::table::{CasePlace, Kind, ProblemPlace, Row, Subject};
 use anyhow::Context;
 use clap::Args;
 use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
+use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
@@ -115,8 +115,11 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
                     once(&device, stage, &prepared, &staged, reference)
                 }
             };
-            let place = Place::Case(ProblemPlace::of(problem), format!("{}:0", Family::Normal));
-            let row = rows::of_outcome(Row::new(subject, place, Source::Gpu), &outcome);
+            let case = CasePlace {
+                problem: ProblemPlace::of(problem),
+                input: format!("{}:0", Family::Normal),
+            };
+            let row = Row::new(subject, Kind::Case(BackendKind::Cuda, case)).outcome(&outcome);
             append(&args.results, &row)?;
             if row.failure().is_some() {
                 exit = Exit::Fail;
@@ -177,7 +180,7 @@ fn failure(row: &Row) -> Option<String> {
     Some(format!(
         "{} {}: {}",
         row.subject,
-        row.place,
+        row.place(),
         joined(row.failures(), "; ")
     ))
 }
@@ -208,7 +211,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         assert!(results(&path).is_empty());
-        let result = case(SCALAR, Source::Gpu, None);
+        let result = case(SCALAR, BackendKind::Cuda, None);
         append(&path, &result).unwrap();
         append(&path, &result).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -221,17 +224,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         std::fs::write(&path, "{\"subject\":\n").unwrap();
-        append(&path, &case(SCALAR, Source::Gpu, None)).unwrap();
+        append(&path, &case(SCALAR, BackendKind::Cuda, None)).unwrap();
         assert!(results(&path).is_empty());
     }
 
     #[test]
     fn a_launch_that_is_not_green_is_named_with_its_gate() {
-        let red = case(SCALAR, Source::Gpu, Some(GateId::C2));
+        let red = case(SCALAR, BackendKind::Cuda, Some(GateId::C2));
         assert_eq!(
             failure(&red).as_deref(),
             Some("stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: too large")
         );
-        assert_eq!(failure(&case(SCALAR, Source::Gpu, None)), None);
+        assert_eq!(failure(&case(SCALAR, BackendKind::Cuda, None)), None);
     }
 }

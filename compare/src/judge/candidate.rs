@@ -1,19 +1,20 @@
 //! What a candidate reached: its gates over all cases, and its times against ours and the peers.
 
 use super::list::distinct;
-use super::peers::{arms, fastest};
+use super::peers::fastest;
 use super::state::NEEDED;
 use super::verdict::Exit;
-use crate::table::{Figure, Judged, Place, Row, Table};
+use crate::table::{Figure, Judged, Kind, Place, Row, Table};
 use common::metric::Metric;
 use common::verdict::Verdict;
 
 pub struct Candidate {
     pub device: String,
-    /// Its row over all cases and what was timed.
+    /// The row over all cases and what was timed.
     pub summary: Row,
     pub cases: Vec<Row>,
-    /// The candidate, ours and the peers on each problem, and its pair with each of them.
+    /// The times of the candidate, ours and the peers on each problem, and its pair with each of
+    /// them.
     pub timed: Table,
     pub is_interrupted: bool,
 }
@@ -23,7 +24,7 @@ impl Candidate {
     pub fn add(&mut self, row: Row) {
         if row.subject == self.summary.subject {
             for (gate, judged) in row.failed() {
-                let reason = format!("{} as timed: {}", row.place, judged.reason);
+                let reason = format!("{} as timed: {}", row.place(), judged.reason);
                 let judged = judged.clone();
                 self.summary.judge(gate, Judged { reason, ..judged });
             }
@@ -31,64 +32,73 @@ impl Candidate {
         self.timed.append(row);
     }
 
-    /// FAIL if any gate is; else PASS if all that are needed are, else NO DATA.
+    /// Returns FAIL if any gate fails; else PASS if all that are needed pass, else NO DATA.
     pub fn verdict(&self) -> Verdict {
-        let passes = |gate| self.summary.says(gate) == Some(Verdict::Pass);
-        match self.summary.failure() {
-            Some(_) => Verdict::Fail,
-            None if NEEDED.into_iter().all(passes) => Verdict::Pass,
-            None => Verdict::NoData,
+        if self.summary.failure().is_some() {
+            return Verdict::Fail;
+        }
+        let mut verdicts = NEEDED.iter().map(|gate| self.summary.says(*gate));
+        if verdicts.all(|verdict| verdict == Some(Verdict::Pass)) {
+            Verdict::Pass
+        } else {
+            Verdict::NoData
         }
     }
 
     pub fn exit(&self) -> Exit {
-        let verdict = self.verdict();
-        match self.is_interrupted {
-            true => Exit::Interrupted,
-            false => Exit::of(verdict == Verdict::Fail, verdict != Verdict::Pass),
+        if self.is_interrupted {
+            return Exit::Interrupted;
         }
+        let verdict = self.verdict();
+        Exit::of(verdict == Verdict::Fail, verdict != Verdict::Pass)
     }
 
-    /// `FAIL C2 of mine.py:attention: …` for each gate that fails.
+    /// Returns `FAIL C2 of mine.py:attention: …` for each gate that fails.
     pub fn failures(&self) -> impl Iterator<Item = String> {
-        let Row { subject, .. } = &self.summary;
+        let subject = &self.summary.subject;
         let failed = self.summary.failed();
         failed.map(move |(gate, judged)| format!("FAIL {gate} of {subject}: {}", judged.reason))
     }
 
+    /// Returns the problems that it does not support, with its reasons.
     pub fn unsupported(&self) -> Vec<String> {
-        let unsupported = self
-            .cases
-            .iter()
-            .filter_map(|row| match (&row.place, &row.note) {
-                (Place::Case(place, _), Some(note)) => Some(format!("{place}: {note}")),
-                _ => None,
-            });
-        distinct(unsupported)
+        let mut reasons = Vec::new();
+        for row in &self.cases {
+            if let (Kind::CandidateCase(case), Some(note)) = (&row.kind, &row.note) {
+                reasons.push(format!("{}: {note}", case.problem));
+            }
+        }
+        distinct(reasons)
     }
 
+    /// Returns what has no time, with the reasons.
     pub fn not_timed(&self) -> Vec<String> {
-        let is_absent = |row: &&Row| !row.has(Metric::P50);
-        let absent = self.timed.rows().filter(is_absent).filter_map(|row| {
-            let note = row.note.as_ref()?;
-            Some(match &row.place {
-                Place::All => format!("{}: {note}", row.subject),
-                place => format!("{} on {place}: {note}", row.subject),
-            })
-        });
-        distinct(absent)
+        let mut reasons = Vec::new();
+        for row in self.timed.rows().filter(|row| !row.has(Metric::P50)) {
+            let Some(note) = &row.note else { continue };
+            let subject = &row.subject;
+            reasons.push(match row.place() {
+                Place::All => format!("{subject}: {note}"),
+                place => format!("{subject} on {place}: {note}"),
+            });
+        }
+        distinct(reasons)
     }
 
+    /// Returns its own times.
     pub fn own(&self) -> impl Iterator<Item = &Row> {
-        let is_own = |row: &&Row| row.subject == self.summary.subject && row.has(Metric::P50);
-        arms(&self.timed).filter(is_own)
+        self.timed
+            .peer_times()
+            .filter(|row| row.subject == self.summary.subject && row.has(Metric::P50))
     }
 
-    /// Of the fastest rival of all over it, on each problem with one that is right.
+    /// Returns the time of the fastest rival over its own, on each problem with a rival that is
+    /// right.
     pub fn ratios(&self) -> Vec<Figure> {
-        let pairs = (self.own()).filter_map(|row| fastest(&self.timed, row, |_| true));
-        let ratios = pairs.map(|(_, pair)| pair.estimate(Metric::SpeedupP50));
-        ratios.collect()
+        self.own()
+            .filter_map(|row| fastest(&self.timed, row, |_| true))
+            .map(|rival| rival.over.estimate(Metric::SpeedupP50))
+            .collect()
     }
 }
 
@@ -100,7 +110,7 @@ mod tests {
     /// Outputs that were timed count, too; those of a wrong rival do not.
     #[test]
     fn every_needed_gate_must_pass_and_none_may_fail() {
-        let found = each(
+        let answers = each(
             "C1 pass | C2 pass | C3 pass | C5 pass | C6 pass
             C2 pass | C3 pass | C5 pass | C6 pass
             note none
@@ -110,12 +120,12 @@ mod tests {
             C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | L1 fail off
             C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20; torch-flash | mission f16 full | peers | p50 20 | C2 fail off",
             |line| {
-                let found = candidate(line);
-                let failures: Vec<String> = found.failures().collect();
-                format!("{:?}\n{}", found.exit(), failures.join("\n"))
+                let candidate = candidate(line);
+                let failures: Vec<String> = candidate.failures().collect();
+                format!("{:?}\n{}", candidate.exit(), failures.join("\n"))
             },
         );
-        insta::assert_snapshot!(found, @"
+        insta::assert_snapshot!(answers, @"
     C1 pass | C2 pass | C3 pass | C5 pass | C6 pass
         Pass
     C2 pass | C3 pass | C5 pass | C6 pass

@@ -5,7 +5,7 @@ use super::best::{p50, shown};
 use super::draw;
 use super::list::grouped;
 use super::peers;
-use crate::table::{Place, ProblemPlace, Row, Session, Source, Subject, Table};
+use crate::table::{Instance as KernelInstance, Kind, ProblemPlace, Row, Session, Subject, Table};
 use common::choice::{Chooser, Cost, Gpu, Model, TERMS, Wanted, modelled, terms};
 use common::metric::Metric;
 use common::problem::{Dtype, Problem};
@@ -45,10 +45,8 @@ const MOST: [f64; 2] = [1.02, 1.10];
 
 /// The times at random problems that count: of right outputs.
 pub fn drawn(table: &Table) -> impl Iterator<Item = &Row> {
-    let timed = table
-        .rows_by(Source::Draw)
-        .filter(|row| row.has(Metric::P50));
-    timed.filter(|row| row.place.problem().is_some() && row.failure().is_none())
+    let timed = table.random_times().filter(|row| row.has(Metric::P50));
+    timed.filter(|row| row.failure().is_none())
 }
 
 /// Those of the sessions that were asked for all variants, as there were then; where there is none, all.
@@ -216,9 +214,9 @@ fn equations(
         let has_draws = |row: &Row| of_draws.is_empty() || of_draws.contains(&row.subject);
         let is_seen = |row: &Row| unseen.is_none() || part(row) != unseen;
         // STALE ones too: a kernel that changes by a few percent changes few choices.
-        let named = shown(view).filter(|row| row.place.problem().is_some_and(|place| !place.cold));
+        let named = shown(view).filter(|row| row.problem().is_some_and(|place| !place.cold));
         let rows = named.chain(drawn(&view.table));
-        let problems = grouped(rows.filter_map(|row| Some((row.place.problem()?, row))));
+        let problems = grouped(rows.filter_map(|row| Some((row.problem()?, row))));
         for (number, (place, rows)) in problems.into_iter().enumerate() {
             let Some(problem) = place.problem() else {
                 continue;
@@ -356,10 +354,13 @@ fn launch<'a>(
 /// How many blocks a multiprocessor of the table's GPU holds; 1 where that was not compiled for.
 fn resident(view: &View<'_>, subject: &Subject, kernel: &common::stage::Kernel) -> u32 {
     let arch = view.table.compiled_arch().unwrap_or_default();
-    let mut compiled =
-        (view.table).instances(subject, Source::Ptxas, kernel.dtype, kernel.head_dim);
-    let of_arch = compiled.find(|(of, _)| *of == Some(arch));
-    let share = of_arch.and_then(|(_, row)| row.value(Metric::Occupancy));
+    let instance = KernelInstance {
+        dtype: kernel.dtype,
+        head_dim: kernel.head_dim,
+    };
+    let mut compiled = view.table.compiled_instance(subject, instance);
+    let of_arch = compiled.find(|compiled| compiled.arch == arch);
+    let share = of_arch.and_then(|compiled| compiled.row.value(Metric::Occupancy));
     let threads = multiprocessor(arch).map(|sm| f64::from(sm.threads));
     let blocks = share
         .zip(threads)
@@ -456,7 +457,7 @@ impl Regret {
     }
 
     pub fn row(&self) -> Row {
-        Row::new(LIBRARY, Place::Named("regret".into()), Source::Draw)
+        Row::new(LIBRARY, Kind::Regret)
             .figure(Metric::RegretMean, self.mean)
             .figure(Metric::RegretWorst, self.worst)
             .figure(Metric::Cases, self.problems)
@@ -475,11 +476,7 @@ impl Regret {
     }
 
     fn in_table(table: &Table) -> Option<&Row> {
-        table.row(
-            &LIBRARY.into(),
-            &Place::Named("regret".into()),
-            Source::Draw,
-        )
+        table.row(&LIBRARY.into(), Kind::Regret)
     }
 
     fn read(row: &Row) -> Option<Self> {
@@ -578,7 +575,7 @@ fn regret_of<'a>(
     chooser_of: impl Fn(usize) -> &'a Chooser,
 ) -> Option<Regret> {
     let rows = judged(&view.table);
-    let problems = grouped(rows.filter_map(|row| Some((row.place.problem()?, row))));
+    let problems = grouped(rows.filter_map(|row| Some((row.problem()?, row))));
     let drawn = problems.len();
     let cost = |(place, rows): (&ProblemPlace, Vec<&Row>)| {
         let (stage, prepared) = chooser_of(part(rows.first()?)?)

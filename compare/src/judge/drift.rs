@@ -1,42 +1,43 @@
-//! What a session adds by itself: kernels that have not changed are timed again in every session, and say how far latencies move
-//! without a reason in the kernel.
+//! What a session adds by itself: kernels that have not changed are timed again in every session,
+//! and show how far latencies move without a reason in the kernel.
 
-use super::best::{is_latency, p50};
+use super::best::p50;
 use crate::table::{Row, Table};
 use common::metric::Metric;
 
 /// The share of unchanged kernels whose latencies stay within [`Drift::spread`].
 const COVERED: f64 = 0.95;
 
-/// How far unchanged kernels moved where too few were timed to tell: 1 in 100 moved further in 4,400 pairs of latencies of 13
-/// sessions on H200s.
+/// The distance that unchanged kernels moved where too few were timed to tell: 1 in 100 moved
+/// further in 4,400 pairs of latencies of 13 sessions on H200s.
 const UNMEASURED: f64 = 0.03;
 
-/// So many unchanged kernels are needed to tell.
+/// The number of unchanged kernels that it takes to tell.
 pub const FEWEST: usize = 20;
 
 /// How unchanged kernels moved between two tables, in time or in cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// How many latencies of unchanged kernels both have, of different sessions.
+    /// The number of latencies of unchanged kernels that both have, of different sessions.
     pub kernels: usize,
     pub shift: f64,
-    /// How far 95 of 100 lie from the median at most, as a share.
+    /// The distance from the median within which 95 of 100 lie, as a share.
     pub spread: f64,
 }
 
-/// Whether both rows are of the same kernels, by source or by machine code.
+/// Returns whether both rows are of the same kernels, by source or by machine code.
 pub fn is_of_one_kernel(old: &Row, new: &Row) -> bool {
-    let same = |of: fn(&Row) -> &Option<String>| of(old).is_some() && of(old) == of(new);
-    same(|row| &row.identity) || same(|row| &row.code)
+    let has_one_identity = old.identity.is_some() && old.identity == new.identity;
+    let has_one_code = old.code.is_some() && old.code == new.code;
+    has_one_identity || has_one_code
 }
 
-/// The SM clock that was recorded with a latency, in MHz.
+/// Returns the SM clock that was recorded with a latency, in MHz.
 pub fn clock(row: &Row) -> Option<f64> {
     row.value(Metric::SmMhz).filter(|mhz| *mhz > 0.0)
 }
 
-/// What a latency is in cycles of its clock; NaN where none was recorded.
+/// Returns a latency in cycles of its clock; NaN where none was recorded.
 pub fn cycles(row: &Row) -> f64 {
     p50(row) * clock(row).unwrap_or(f64::NAN)
 }
@@ -44,19 +45,25 @@ pub fn cycles(row: &Row) -> f64 {
 impl Drift {
     /// Compares what unchanged kernels took, by `cost`: [`p50`] or [`cycles`].
     pub fn between(base: &Table, new: &Table, cost: fn(&Row) -> f64) -> Self {
-        let pairs = new.rows().filter(|row| is_latency(row)).filter_map(|row| {
-            let old = base.get(&row.key())?;
+        let mut logarithms = Vec::new();
+        for row in new.latencies() {
+            let Some(old) = base.get(&row.key()) else {
+                continue;
+            };
             let is_control = old.session != row.session
                 && old.conditions == row.conditions
                 && is_of_one_kernel(old, row);
-            is_control.then(|| (cost(old) / cost(row)).ln())
-        });
-        Self::of(pairs.filter(|moved| moved.is_finite()).collect())
+            let logarithm = (cost(old) / cost(row)).ln();
+            if is_control && logarithm.is_finite() {
+                logarithms.push(logarithm);
+            }
+        }
+        Self::from_logarithms(logarithms)
     }
 
-    /// From logarithms of base / new.
-    fn of(mut moved: Vec<f64>) -> Self {
-        let kernels = moved.len();
+    /// Computes it from logarithms of base / new.
+    fn from_logarithms(mut logarithms: Vec<f64>) -> Self {
+        let kernels = logarithms.len();
         if kernels < FEWEST {
             return Self {
                 kernels,
@@ -64,15 +71,18 @@ impl Drift {
                 spread: UNMEASURED,
             };
         }
-        moved.sort_by(f64::total_cmp);
-        let median = moved[kernels / 2];
-        let mut away: Vec<f64> = moved.iter().map(|one| (one - median).abs()).collect();
-        away.sort_by(f64::total_cmp);
-        let at = (COVERED * kernels as f64).ceil() as usize;
+        logarithms.sort_by(f64::total_cmp);
+        let median = logarithms[kernels / 2];
+        let mut distances: Vec<f64> = logarithms
+            .iter()
+            .map(|logarithm| (logarithm - median).abs())
+            .collect();
+        distances.sort_by(f64::total_cmp);
+        let rank = (COVERED * kernels as f64).ceil() as usize;
         Self {
             kernels,
             shift: median.exp(),
-            spread: away[at.clamp(1, kernels) - 1].exp() - 1.0,
+            spread: distances[rank.clamp(1, kernels) - 1].exp() - 1.0,
         }
     }
 }
@@ -88,7 +98,7 @@ mod tests {
             .map(|i| 0.01 + 0.0002 * f64::from(i - 50))
             .chain([0.3, -0.3])
             .collect();
-        let drift = Drift::of(moved);
+        let drift = Drift::from_logarithms(moved);
         assert_eq!(drift.kernels, 102);
         assert!((drift.shift - 1.01).abs() < 1e-3, "{drift:?}");
         assert!((0.009..0.011).contains(&drift.spread), "{drift:?}");
@@ -96,17 +106,20 @@ mod tests {
 
     #[test]
     fn few_kernels_say_nothing() {
-        let drift = Drift::of(vec![0.1; FEWEST - 1]);
+        let drift = Drift::from_logarithms(vec![0.1; FEWEST - 1]);
         assert_eq!((drift.shift, drift.spread), (1.0, UNMEASURED));
-        assert_eq!(Drift::of(vec![0.1; FEWEST]).shift, 0.1_f64.exp());
+        assert_eq!(
+            Drift::from_logarithms(vec![0.1; FEWEST]).shift,
+            0.1_f64.exp()
+        );
         // 95 of 100 are 29 of 30.
-        let drift = Drift::of([vec![0.0; 28], vec![0.1, 0.2]].concat());
+        let drift = Drift::from_logarithms([vec![0.0; 28], vec![0.1, 0.2]].concat());
         assert_eq!(drift.spread, 0.1_f64.exp() - 1.0);
     }
 
     #[test]
     fn the_control_is_the_same_kernel_in_another_session_under_the_same_conditions() {
-        let found = each(
+        let answers = each(
             "session 2
             session 2 | sm_mhz 1886
             session 1
@@ -133,7 +146,7 @@ mod tests {
                 )
             },
         );
-        insta::assert_snapshot!(found, @"
+        insta::assert_snapshot!(answers, @"
     session 2
         1 in time, 0 in cycles
     session 2 | sm_mhz 1886

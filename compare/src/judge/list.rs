@@ -2,18 +2,18 @@
 
 use std::fmt::Display;
 
-/// `a, b, c`
+/// Returns `a, b, c`.
 pub fn joined(items: impl IntoIterator<Item = impl Display>, separator: &str) -> String {
-    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
-    items.join(separator)
+    let words: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    words.join(separator)
 }
 
-/// `1 gate`, `2 gates`.
+/// Returns `1 gate` or `2 gates`.
 pub fn count(n: usize, singular: &str, plural: &str) -> String {
     format!("{n} {}", if n == 1 { singular } else { plural })
 }
 
-/// Each item once, in the order of first occurrence.
+/// Returns each item once, in the order of first occurrence.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for item in items {
@@ -24,7 +24,7 @@ pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     distinct
 }
 
-/// The values of each key, in the order of first occurrence.
+/// Returns the values of each key, in the order of first occurrence.
 pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in pairs {
@@ -36,12 +36,16 @@ pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<
     groups
 }
 
-/// `6 worse, 84 better`: how often each of `words` occurs, in their order and without those that do not.
+/// Returns how often each of `words` occurs, in their order and without those that do not:
+/// `6 worse, 84 better`.
 pub fn tallied(items: impl IntoIterator<Item = &'static str>, words: &[&str]) -> String {
     let items: Vec<&str> = items.into_iter().collect();
-    let counted = words.iter().filter_map(|word| {
+    let mut counts = Vec::new();
+    for word in words {
         let n = items.iter().filter(|item| *item == word).count();
-        (n > 0).then(|| format!("{n} {word}"))
-    });
-    joined(counted, ", ")
+        if n > 0 {
+            counts.push(format!("{n} {word}"));
+        }
+    }
+    counts.join(", ")
 }

@@ -5,7 +5,7 @@ use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
 use crate::table::session::{Progress, Tier};
-use crate::table::{Place, ProblemPlace, Row, Session, Source, Subject};
+use crate::table::{Kind, ProblemPlace, Row, Session, StageMeta, Subject};
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
 use std::collections::BTreeSet;
@@ -17,11 +17,27 @@ pub struct Missing {
     pub why: String,
     /// Whether the report should have it. If so, the exit code is 3.
     pub required: bool,
-    /// Whose it is, if it is one stage's.
+    /// The stage that lacks it, if it is one stage's.
     pub stage: Option<String>,
 }
 
 impl Missing {
+    fn required(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            why: why.into(),
+            required: true,
+            stage: None,
+        }
+    }
+
+    fn optional(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            required: false,
+            ..Self::required(what, why)
+        }
+    }
+
     fn in_stage(self, stage: &str) -> Self {
         let stage = Some(stage.to_string());
         Self { stage, ..self }
@@ -34,183 +50,201 @@ impl fmt::Display for Missing {
     }
 }
 
-fn required(what: impl Into<String>, why: impl Into<String>) -> Missing {
-    Missing {
-        what: what.into(),
-        why: why.into(),
-        required: true,
-        stage: None,
-    }
-}
-
-fn optional(what: impl Into<String>, why: impl Into<String>) -> Missing {
-    Missing {
-        required: false,
-        ..required(what, why)
-    }
-}
-
 pub fn missing(view: &View<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
     if view.session().is_none() {
         let why = "there is no run and no committed table";
-        return vec![required("every row", why)];
+        return vec![Missing::required("every row", why)];
     }
     let mut missing = Vec::new();
     for (subject, state) in states {
-        let State::NoData(gates) = state else {
-            continue;
-        };
-        let names = match gates.is_empty() {
-            true => "every gate".to_string(),
-            false => joined(gates, ", "),
-        };
-        let why = match &gates[..] {
-            _ if cases(view, subject).unwrap_or(0.0) == 0.0 => "none of its cases ran",
-            [GateId::C7] => "`compare sanitize` on its GPU completes the run",
-            _ => "none of its cases had this evidence",
-        };
-        let what = format!("{subject}: {names}");
-        missing.push(required(what, why).in_stage(subject.stage()));
+        if let State::NoData(gates) = state {
+            missing.push(variant_without(view, subject, gates));
+        }
     }
-    missing.extend(of_claims(view, claims));
-    let untested = view.table.rows_by(Source::SelfTest).filter_map(|row| {
-        let judged = row.verdicts.get(&GateId::S1)?;
-        (judged.verdict == Verdict::NoData).then_some((row, judged))
-    });
-    missing.extend(untested.map(|(row, judged)| Missing {
-        what: format!("{} of the self-test", row.place),
-        why: judged.reason.clone(),
-        required: view.run.is_none(),
-        stage: None,
-    }));
+    missing.extend(claims.iter().filter_map(|claimed| of_claim(view, claimed)));
+    missing.extend(untested(view));
     if let Some(run) = view.run {
-        missing.extend(of_run(view, run));
-        missing.extend(uncovered(view, run));
+        missing.extend(interruption(run));
+        missing.extend(unsupported_run(view, run));
+        missing.extend(unmeasurable(view, run));
+        for stage in uncovering_stages(view, run) {
+            missing.extend(uncovered(view, stage));
+        }
     }
     missing
 }
 
-/// What the run of a report set out to have, and what its machine cannot measure.
-fn of_run(view: &View<'_>, run: &Session) -> Vec<Missing> {
+/// Returns what a variant lacks; every gate where none is named.
+fn variant_without(view: &View<'_>, subject: &Subject, gates: &[GateId]) -> Missing {
+    let names = if gates.is_empty() {
+        "every gate".to_string()
+    } else {
+        joined(gates, ", ")
+    };
+    let why = if cases(view, subject).unwrap_or(0.0) == 0.0 {
+        "none of its cases ran"
+    } else if *gates == [GateId::C7] {
+        "`compare sanitize` on its GPU completes the run"
+    } else {
+        "none of its cases had this evidence"
+    };
+    Missing::required(format!("{subject}: {names}"), why).in_stage(subject.stage())
+}
+
+/// Returns the parts of the self-test that could not be tried.
+fn untested(view: &View<'_>) -> Vec<Missing> {
     let mut missing = Vec::new();
+    for row in view.table.self_tests() {
+        let Some(judged) = row.verdicts.get(&GateId::S1) else {
+            continue;
+        };
+        if judged.verdict == Verdict::NoData {
+            missing.push(Missing {
+                what: format!("{} of the self-test", row.place()),
+                why: judged.reason.clone(),
+                required: view.run.is_none(),
+                stage: None,
+            });
+        }
+    }
+    missing
+}
+
+/// Returns what a run that did not come to its end lacks.
+fn interruption(run: &Session) -> Option<Missing> {
     match run.progress {
         Progress::Partial { finished, planned } if finished < planned => {
             let lacking = format!("{} of {planned} cases", planned - finished);
-            missing.push(required(lacking, "the run was interrupted"));
+            Some(Missing::required(lacking, "the run was interrupted"))
         }
         // Variants and claims say which they lack.
         Progress::Partial { .. } => {
-            missing.push(optional("some timings", "the run was interrupted"));
+            let why = "the run was interrupted";
+            Some(Missing::optional("some timings", why))
         }
-        _ => {}
+        Progress::Complete { .. } => None,
     }
-    let summaries = (view.table.rows_by(run.backend.into()))
-        .filter(|row| row.place == Place::All && view.is_of_run(row));
-    let ran = |row: &Row| {
-        let metrics = [Metric::Cases, Metric::CasesFailed];
-        metrics
-            .into_iter()
-            .any(|metric| row.value(metric) > Some(0.0))
-    };
-    let ran: Vec<bool> = summaries.map(ran).collect();
-    if !ran.is_empty() && !ran.contains(&true) {
-        missing.push(required(
-            "every case",
-            "no variant of this run supports any of its problems",
-        ));
+}
+
+/// Returns every case, if none of the run's variants supports any.
+fn unsupported_run(view: &View<'_>, run: &Session) -> Option<Missing> {
+    let mut summaries = view
+        .table
+        .rows()
+        .filter(|row| row.kind == Kind::Checked(run.backend) && view.is_of_run(row))
+        .peekable();
+    summaries.peek()?;
+    if summaries.any(has_run) {
+        return None;
     }
-    // `compare sanitize` may have added it.
-    let is_added = |gate: GateId| {
-        let mut findings = view.table.rows_by(Source::ComputeSanitizer);
-        gate == GateId::C7 && findings.any(|row| view.is_of_run(row))
-    };
-    let unmeasurable = run
-        .unmeasurable
-        .iter()
-        .filter(|(gate, _)| !is_added(**gate));
-    missing.extend(unmeasurable.map(|(gate, reason)| optional(format!("gate {gate}"), reason)));
+    let why = "no variant of this run supports any of its problems";
+    Some(Missing::required("every case", why))
+}
+
+fn has_run(row: &Row) -> bool {
+    [Metric::Cases, Metric::CasesFailed]
+        .into_iter()
+        .any(|metric| row.value(metric) > Some(0.0))
+}
+
+/// Returns what the machine of the run cannot measure.
+fn unmeasurable(view: &View<'_>, run: &Session) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for (gate, reason) in &run.unmeasurable {
+        // `compare sanitize` may have added it.
+        let is_added = *gate == GateId::C7 && view.table.sanitized().any(|row| view.is_of_run(row));
+        if !is_added {
+            missing.push(Missing::optional(format!("gate {gate}"), reason));
+        }
+    }
     if !run.source_lines {
-        let why = "the program has no debug information, so that `compare accept` refuses the run: build it unstripped";
-        missing.push(optional("source lines", why));
+        let why = "the program has no debug information, so that `compare accept` refuses the run: \
+                   build it unstripped";
+        missing.push(Missing::optional("source lines", why));
     }
     missing
 }
 
-fn of_claims(view: &View<'_>, claims: &[Claimed]) -> Vec<Missing> {
+/// Returns a claim without data, unless its gate cannot be measured, which has a line of its own.
+fn of_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {
+    if claimed.verdict() != Some(Verdict::NoData) {
+        return None;
+    }
+    if claimed.claim.is_of_speed() {
+        return of_speed_claim(view, claimed);
+    }
+    let (gate, is_measured) = match claimed.claim.metric.source() {
+        metric::Source::Counters | metric::Source::Declared => (Some(GateId::E1), true),
+        metric::Source::Compiler => (Some(GateId::R1), true),
+        metric::Source::MachineCode => (Some(GateId::R1), !view.is_quick()),
+        metric::Source::Profile => (None, false),
+        metric::Source::Gpu => (None, true),
+    };
+    if gate.is_some_and(|gate| !measurable(view, gate)) {
+        return None;
+    }
+    Some(Missing {
+        what: claimed.title(),
+        why: claimed.finding.reason.clone(),
+        required: is_measured && view.is_whole(),
+        stage: Some(claimed.stage.clone()),
+    })
+}
+
+fn of_speed_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {
+    let is_over_peer = claimed.claim.relation.base().is_none();
+    if is_over_peer || !claimed.claim.is_about(view.gpu()) {
+        return None;
+    }
+    if !measurable(view, GateId::L1) || !view.is_whole() {
+        return None;
+    }
+    let missing = if times_problem(view.run, &claimed.claim.place) {
+        Missing::required(claimed.title(), "it was not timed")
+    } else {
+        Missing::optional(claimed.title(), "`--full` times it")
+    };
+    Some(missing.in_stage(&claimed.stage))
+}
+
+/// Returns the stages of which a run can tell what problems they support: none if flags selected
+/// variants.
+fn uncovering_stages<'a>(view: &View<'a>, run: &Session) -> &'a [StageMeta] {
+    if run.scope.variants.is_empty() {
+        view.stages
+    } else {
+        &[]
+    }
+}
+
+/// Returns the problems that no variant of a stage supports, although every stage must support all.
+fn uncovered(view: &View<'_>, stage: &StageMeta) -> Vec<Missing> {
+    let mut refused: BTreeSet<&ProblemPlace> = BTreeSet::new();
+    let mut supported: BTreeSet<&ProblemPlace> = BTreeSet::new();
+    // Cases are the run's alone.
+    for row in view.table.rows() {
+        if let Kind::Case(_, case) = &row.kind
+            && row.subject.stage() == stage.id
+        {
+            let side = if row.verdicts.is_empty() {
+                &mut refused
+            } else {
+                &mut supported
+            };
+            side.insert(&case.problem);
+        }
+    }
     let mut missing = Vec::new();
-    for claimed in claims {
-        if claimed.verdict() != Some(Verdict::NoData) {
-            continue;
-        }
-        if claimed.claim.is_of_speed() {
-            let is_peer = claimed.claim.relation.base().is_none();
-            let is_due = !is_peer && claimed.claim.is_about(view.gpu());
-            if measurable(view, GateId::L1) && view.is_whole() && is_due {
-                let lacking = match times_problem(view.run, &claimed.claim.place) {
-                    true => required(claimed.title(), "it was not timed"),
-                    false => optional(claimed.title(), "`--full` times it"),
-                };
-                missing.push(lacking.in_stage(&claimed.stage));
-            }
-            continue;
-        }
-        // A gate that cannot be measured has a line of its own.
-        let is_measured = match claimed.claim.metric.source() {
-            metric::Source::Counters | metric::Source::Declared
-                if !measurable(view, GateId::E1) =>
-            {
-                continue;
-            }
-            metric::Source::Compiler | metric::Source::MachineCode
-                if !measurable(view, GateId::R1) =>
-            {
-                continue;
-            }
-            metric::Source::MachineCode => !view.is_quick(),
-            source => source != metric::Source::Profile,
-        };
-        missing.push(Missing {
-            what: claimed.title(),
-            why: claimed.finding.reason.clone(),
-            required: is_measured && view.is_whole(),
-            stage: Some(claimed.stage.clone()),
-        });
+    for problem in refused.difference(&supported) {
+        let what = format!("{}: {problem}", stage.id);
+        let why = "no variant supports it; every stage must";
+        missing.push(Missing::required(what, why).in_stage(&stage.id));
     }
     missing
 }
 
-/// Problems that no variant of a stage supports, although every stage must support all. It cannot be told if flags selected variants.
-fn uncovered(view: &View<'_>, run: &Session) -> Vec<Missing> {
-    if !run.scope.variants.is_empty() {
-        return Vec::new();
-    }
-    let mut missing = Vec::new();
-    for stage in view.stages {
-        let (mut refused, mut supported): (BTreeSet<&ProblemPlace>, BTreeSet<&ProblemPlace>) =
-            Default::default();
-        // Cases are the run's alone.
-        for row in view.table.rows() {
-            if let Place::Case(place, _) = &row.place
-                && row.subject.stage() == stage.id
-            {
-                let side = if row.verdicts.is_empty() {
-                    &mut refused
-                } else {
-                    &mut supported
-                };
-                side.insert(place);
-            }
-        }
-        missing.extend(refused.difference(&supported).map(|place| {
-            let what = format!("{}: {place}", stage.id);
-            required(what, "no variant supports it; every stage must").in_stage(&stage.id)
-        }));
-    }
-    missing
-}
-
-/// Returns whether a run of this tier times the claims about a problem: short of `--full` those about
-/// the problem that claims are about unless they name one. A committed table has all.
+/// Returns whether a run of this tier times the claims about a problem: short of `--full` those
+/// about the problem that claims are about unless they name one. A committed table has all.
 fn times_problem(run: Option<&Session>, place: &ProblemPlace) -> bool {
     run.is_none_or(|run| run.tier == Tier::T2)
         || place.problem().is_some_and(|problem| problem.has_claims())

@@ -1,7 +1,9 @@
-//! The questions asked of a table, each answered once: the best variant, STALE, claims, differences, missing data, and the overall
-//! verdict. Pure functions: nothing here reads a clock, a file or a device.
+//! The questions asked of a table, each answered once: the best variant, STALE, claims,
+//! differences, missing data, and the overall verdict. Pure functions: nothing here reads a clock,
+//! a file or a device.
 //!
-//! A figure is *STALE* if its kernel has changed since it was measured. It is shown as such, and decides nothing.
+//! A figure is *STALE* if its kernel has changed since it was measured. It is shown as such, and
+//! decides nothing.
 
 pub mod best;
 pub mod blocks;
@@ -21,10 +23,11 @@ pub mod verdict;
 
 use crate::table::kernels::is_stale;
 use crate::table::session::{Tier, by_id};
-use crate::table::{Row, Run, Session, Source, StageMeta, Table};
+use crate::table::{Row, Run, Session, StageMeta, Table};
 use common::device::BackendKind;
 use std::borrow::Cow;
 
+/// The subject of a report: stages, a table, and the run that was added to it.
 #[derive(Clone)]
 pub struct View<'a> {
     pub stages: &'a [StageMeta],
@@ -50,7 +53,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A run, and what `table` has of the same GPU model. A run limited to a smaller device is not mixed with figures of real ones.
+    /// Returns a run on top of what `table` has of the same GPU model. A run limited to a smaller
+    /// device is not mixed with figures of real ones.
     pub fn of_run(run: &'a Run, table: &Table) -> Self {
         if run.session.device.is_some() {
             return Self::alone(run);
@@ -67,28 +71,29 @@ impl<'a> View<'a> {
         by_id(self.stages, id)
     }
 
-    /// The session that the report is about: the run, else the newest one of the table.
+    /// Returns the session that the report is about: the run, else the newest one of the table.
     pub fn session(&self) -> Option<&Session> {
         self.run.or_else(|| self.table.newest())
     }
 
-    /// Whether a kernel that the row is about has changed since.
+    /// Returns whether a kernel that the row is about has changed since.
     pub fn is_stale(&self, row: &Row) -> bool {
         is_stale(self.stages, row)
     }
 
-    /// The stages that have changed since rows were measured.
+    /// Returns the stages that have changed since rows were measured.
     pub fn stale_stages(&self) -> Vec<&str> {
         let stale = self.table.rows().filter(|row| self.is_stale(row));
         list::distinct(stale.map(|row| row.subject.stage()))
     }
 
-    /// Whether the row is what the report is about: the run's, of a committed table any.
+    /// Returns whether the report is about the row: of a run, one of the run's; of a committed
+    /// table any.
     pub fn is_reported(&self, row: &Row) -> bool {
         self.run.is_none_or(|run| run.name == row.session)
     }
 
-    /// Whether nothing was selected, so that what is not there is missing.
+    /// Returns whether nothing was selected, so that what is not there is missing.
     pub fn is_whole(&self) -> bool {
         self.run.is_none_or(|run| run.scope.is_all())
     }
@@ -101,12 +106,13 @@ impl<'a> View<'a> {
         self.run.is_some_and(|run| run.name == row.session)
     }
 
-    /// What judges the cases of the report: the run's backend; of a committed table the GPU.
-    pub fn backend(&self) -> Source {
-        self.run.map_or(Source::Gpu, |run| run.backend.into())
+    /// Returns what judges the cases of the report: the run's backend; of a committed table the
+    /// GPU.
+    pub fn backend(&self) -> BackendKind {
+        self.run.map_or(BackendKind::Cuda, |run| run.backend)
     }
 
-    /// The run if it is one on a GPU, else the newest session on the GPU of the table.
+    /// Returns the run if it is one on a GPU, else the newest session on the GPU of the table.
     pub fn on_gpu(&self) -> Option<&Session> {
         let run = self.run.filter(|run| run.backend == BackendKind::Cuda);
         run.or_else(|| self.table.newest_on_gpu())

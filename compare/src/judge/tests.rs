@@ -1,18 +1,17 @@
 //! Reports of tables and of runs on top of them; and what the committed table of the H200 says.
 
-use super::best::{best_of, is_latency, latency, subject, time};
-use super::diff::{Change, Difference, Group, What};
+use super::best::{Latency, best_of, latency, subject};
+use super::diff::{About, Change, Difference, Group, What};
 use super::peers::{self, outcome, problems};
-use super::verdict::{Report, of_differences, report, report_of_checks, report_of_run};
+use super::verdict::{Report, Since, of_differences, report, report_of_checks, report_of_run};
 use super::*;
-use crate::table::{Figure, Place, ProblemPlace, Source, Table};
+use crate::table::{Figure, Kind, ProblemPlace, Table};
 use crate::testing::scenario::{self, each, run, sides};
-use crate::testing::{CPASYNC, GPU, WMMA, results, table};
+use crate::testing::{CPASYNC, GPU, WMMA, table};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::timing::Regime;
-use common::verdict::{GateId, Verdict};
-use std::path::Path;
+use common::verdict::GateId;
 
 fn show(row: &Row) -> String {
     let shown = Metric::P50.show(row.value(Metric::P50).unwrap());
@@ -23,13 +22,13 @@ fn place() -> ProblemPlace {
     ProblemPlace::claims(Dtype::F16)
 }
 
-/// What `ask` says of the table of [`scenario::known`].
-fn of<T>(line: &str, ask: impl Fn(&View<'_>) -> T) -> T {
+/// Asks about the table of [`scenario::view`].
+fn ask_table<T>(line: &str, ask: impl Fn(&View<'_>) -> T) -> T {
     let (stages, table) = scenario::view(line);
     ask(&View::committed(&stages, &table))
 }
 
-/// What `ask` says of the report of `RUN` or `RUN on SESSIONS`.
+/// Asks about the report of `RUN` or `RUN on SESSIONS`.
 fn reported<T>(line: &str, ask: impl Fn(&Report<'_>) -> T) -> T {
     let (words, sessions) = line.split_once(" on ").unwrap_or((line, "none"));
     ask(&report_of_run(
@@ -44,7 +43,7 @@ fn lines(of: impl IntoIterator<Item = impl ToString>) -> String {
 
 #[test]
 fn each_kind_of_failure_is_named_and_has_its_advice() {
-    let found = each(
+    let answers = each(
         "emulated
         timed
         timed; clean
@@ -72,7 +71,7 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
             })
         },
     );
-    insta::assert_snapshot!(found, @r"
+    insta::assert_snapshot!(answers, @r"
     emulated
         0 PASS: 3 variants pass every gate
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
@@ -156,7 +155,7 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
 
 #[test]
 fn a_report_of_a_run_says_what_it_changes_in_the_table() {
-    let found = each(
+    let answers = each(
         "timed; clean => same
         timed; clean => timed 48 30 22.5; clean
         timed; clean => timed 32 21 15; clean; rebuilt
@@ -175,12 +174,12 @@ fn a_report_of_a_run_says_what_it_changes_in_the_table() {
             let report = report_of_run(&new, &committed);
             let mut actions = report.overall().actions.into_iter();
             let looks = actions.find(|action| action.starts_with("Look at the "));
-            let (since, changes) = report.since.as_ref().unwrap();
+            let Since { session, changes } = report.since.as_ref().unwrap();
             let word = of_differences(changes).word;
-            format!("{word} since {since}\n{}", lines(looks))
+            format!("{word} since {session}\n{}", lines(looks))
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed; clean => same
         SAME since 1
     timed; clean => timed 48 30 22.5; clean
@@ -212,13 +211,12 @@ fn a_report_of_a_run_says_what_it_changes_in_the_table() {
     ");
 }
 
-/// What is required has a `!`.
+/// A required difference has a `!`.
 #[test]
 fn the_verdict_on_differences_is_the_worst_of_them() {
-    let one = |word: &str, source| Difference {
+    let difference = |word: &str, kind| Difference {
         subject: WMMA.into(),
-        place: Place::All,
-        source,
+        about: About::Row(kind),
         what: What::Gate(GateId::C3),
         group: Group::Gates,
         change: (Change::ALL.into_iter())
@@ -231,7 +229,7 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         why: "too large".into(),
         required: word.ends_with('!'),
     };
-    let found = each(
+    let answers = each(
         "nothing
         missing
         missing!
@@ -243,7 +241,9 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         informational unchanged unchanged",
         |line| {
             let words = line.split(' ').filter(|word| *word != "nothing");
-            let differences: Vec<_> = words.map(|word| one(word, Source::Emulator)).collect();
+            let differences: Vec<_> = words
+                .map(|word| difference(word, Kind::Checked(BackendKind::Emulated)))
+                .collect();
             let overall = of_differences(&differences);
             format!(
                 "{} {overall}\n{}",
@@ -252,7 +252,7 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
             )
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     nothing
         3 NO DATA: nothing can be compared
         Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
@@ -288,16 +288,17 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         ("unchanged", "nothing can be compared"),
         ("worse", "1 worse"),
     ] {
-        let overall = of_differences(&[one(change, Source::SelfTest)]);
+        let overall = of_differences(&[difference(change, Kind::Fault("zeros".into()))]);
         assert_eq!(overall.line, line);
     }
 }
 
-/// What is missing although the report should have it: of every stage, one variant must support each problem; a quick run reads no
-/// machine code, but has what nvcc says; what the table has of the same kernel stands in.
+/// The report should have it, and has not: of every stage, one variant must support
+/// each problem; a quick run reads no machine code, but has what nvcc says; what the table has of
+/// the same kernel stands in.
 #[test]
 fn data_that_a_whole_tier_should_have_is_required() {
-    let found = each(
+    let answers = each(
         "emulated
         emulated; wmma all: C5 none
         emulated; partial 8 9
@@ -330,7 +331,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
             })
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated
         -
     emulated; wmma all: C5 none
@@ -379,18 +380,18 @@ fn data_that_a_whole_tier_should_have_is_required() {
     emulated; at-most 1 1 barrier_stall_share 0.1
         -
     ");
-    let found = each(
+    let answers = each(
         "none
         timed; + self-test | : planted faults | self-test | S1 no_data no reference
         emulated; measurable R1",
         |line| {
-            of(line, |view| {
+            ask_table(line, |view| {
                 let report = report(view.clone());
                 format!("{}\n{}", report.overall().word, lines(report.required()))
             })
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     none
         NOT MEASURED
         every row: there is no run and no committed table
@@ -409,7 +410,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
     ");
     // Where nothing can be counted, one line says so for all claims.
-    let found = each(
+    let answers = each(
         "emulated; - cpasync mission; unmeasurable E1 no traced build
         timed; unmeasurable C7 not run
         timed; clean; unmeasurable C7 not run
@@ -423,7 +424,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
             })
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated; - cpasync mission; unmeasurable E1 no traced build
         gate C7, gate C8, gate B1, gate H1, gate R1, gate L1, gate E1
     timed; unmeasurable C7 not run
@@ -439,10 +440,11 @@ fn data_that_a_whole_tier_should_have_is_required() {
     ");
 }
 
-/// The fastest that is right: of the kernels as they are, if any of those was timed; without a time, the default.
+/// The fastest that is right: of the kernels as they are, if any of those was timed; without a
+/// time, the default.
 #[test]
 fn the_fastest_green_variant_is_the_best_of_its_stage() {
-    let found = each(
+    let answers = each(
         "none
         timed 19 20 15
         timed & timed 19 20 15
@@ -453,12 +455,12 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
         timed 19 20 15 @ emulated; refused scalar
         timed 20 20 15",
         |line| {
-            of(line, |view| {
+            ask_table(line, |view| {
                 subject(view, &view.stages[0]).name().to_string()
             })
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     none
         wmma-qk-32x64
     timed 19 20 15
@@ -478,7 +480,7 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
     timed 20 20 15
         scalar-32x64
     ");
-    of("timed 19 20 15", |view| {
+    ask_table("timed 19 20 15", |view| {
         let stage = &view.stages[0];
         let of_wmma = best_of(view, stage, "wmma-qk", &place()).unwrap();
         assert_eq!(of_wmma.subject.as_str(), WMMA);
@@ -487,20 +489,20 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
     });
     // Without a median it is no latency.
     let untimed = run("timed; wmma gpu mission: p50 none");
-    assert_eq!(time(&untimed.table, &WMMA.into(), &place()), None);
+    assert_eq!(untimed.table.latency(&WMMA.into(), &place()), None);
 }
 
 #[test]
 fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
     let shown = |view: &View<'_>| match latency(view, &WMMA.into(), &place()) {
-        Some(Ok(row)) => {
+        Some(Latency::Shown(row)) => {
             let stale = if view.is_stale(row) { " STALE" } else { "" };
             format!("{}{stale}", row.value(Metric::P50).unwrap())
         }
-        Some(Err(why)) => why,
+        Some(Latency::Withheld(why)) => why.to_string(),
         None => "none".into(),
     };
-    let found = each(
+    let answers = each(
         "none
         timed & timed 32 22 15
         timed & emulated
@@ -509,9 +511,9 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
         timed @ emulated; rebuilt
         timed & timed; rebuilt; - gpu !all @ emulated; rebuilt
         timed & timed; rebuilt; - gpu all @ emulated; rebuilt",
-        |line| of(line, shown),
+        |line| ask_table(line, shown),
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     none
         none
     timed & timed 32 22 15
@@ -529,15 +531,16 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
     timed & timed; rebuilt; - gpu all @ emulated; rebuilt
         stage0-scalar/wmma-qk-32x64 was not checked on this kernel
     ");
-    // Of a run on top of the table: its own, else what was committed; nothing that another device measured.
-    let found = each(
+    // Of a run on top of the table: its own, else what was committed; nothing that another device
+    // measured.
+    let answers = each(
         "timed 32 21 15 on timed
         emulated on timed
         emulated; rebuilt on timed
         emulated; device sm_89 on timed",
         |line| reported(line, |report| shown(&report.view)),
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed 32 21 15 on timed
         21.02
     emulated on timed
@@ -554,28 +557,28 @@ fn figures_are_of_the_tables_gpu_wherever_the_emulator_ran() {
     let emulated = run("emulated; card NVIDIA H100; named 2");
     let table = table(&[run("timed")]);
     assert_eq!(View::of_run(&emulated, &table).gpu(), Some(GPU));
-    of("emulated; card NVIDIA H100", |view| {
+    ask_table("emulated; card NVIDIA H100", |view| {
         assert_eq!(view.gpu(), None)
     });
 }
 
 #[test]
 fn a_limited_ladder_has_no_figure_of_another_device() {
-    let found = each(
+    let answers = each(
         "emulated; refused scalar; claims 0 0 on timed 12 20 15
         emulated; refused scalar; claims 0 0; device sm_89 on timed 12 20 15",
         |line| {
             reported(line, |report| {
                 let view = &report.view;
-                let best = subject(view, &view.stages[0]);
-                let best = best.name();
+                let subject = subject(view, &view.stages[0]);
+                let best = subject.name();
                 let figures = best::shown(view).count();
                 assert_eq!(report.since.is_some(), figures > 0);
                 format!("{}\n{best}, {figures} latencies", report.overall())
             })
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated; refused scalar; claims 0 0 on timed 12 20 15
         PASS: 2 variants pass every gate
         wmma-qk-32x64, 3 latencies
@@ -585,16 +588,17 @@ fn a_limited_ladder_has_no_figure_of_another_device() {
     ");
 }
 
-/// By its rows; STALE where kernels have changed. Of a newer session on another GPU this table has only what the compiler says.
+/// Its rows judge it; STALE where kernels have changed. Of a newer session on another GPU this
+/// table has only what the compiler says.
 #[test]
 fn a_committed_table_is_judged_by_its_rows() {
-    let found = each(
+    let answers = each(
         "timed; clean; built 96 0; gpu all: B1 pass & emulated
         timed; clean; built 96 0; gpu all: B1 pass & emulated; built 96 0
         timed; built 96 0; gpu all: B1 pass
         timed; clean; built 96 0; gpu all: B1 pass & emulated @ emulated; rebuilt",
         |line| {
-            of(line, |view| {
+            ask_table(line, |view| {
                 let overall = report(view.clone()).overall();
                 let session = &view.session().unwrap().name;
                 let [code, actions] = [overall.exit.code().to_string(), lines(&overall.actions)];
@@ -605,7 +609,7 @@ fn a_committed_table_is_judged_by_its_rows() {
             })
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed; clean; built 96 0; gpu all: B1 pass & emulated
         0 PASS: 3 variants pass every gate
         of 1 on NVIDIA H200
@@ -626,13 +630,14 @@ fn a_committed_table_is_judged_by_its_rows() {
     ");
 }
 
-/// By size, each with the fastest peer that is right, of the newest session that timed it; where that found ours wrong there is nothing
-/// to show, and a stage that it did not time has a faster figure of another day.
+/// Problems come by size, each with the fastest peer that is right, of the newest session that
+/// timed it; where that found ours wrong there is nothing to show, and a stage that it did not time
+/// has a faster figure of another day.
 #[test]
 fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
     let older = "timed; peers mission 10 torch-default 30; peers big 10 torch-default 5";
     let newer = "timed; peers mission 10 torch-default 20";
-    let found = each(
+    let answers = each(
         &format!(
             "timed; peers mission 10 torch-default 25 torch-math 99; peers long 10 torch-default 16 torch-math 99; peers wide 10 torch-default 9 torch-math 99; peers big 10 torch-default 50! torch-math 99
             {older} & {newer}
@@ -640,18 +645,18 @@ fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
             {older}; beside wmma mission 2 torch-default 30 & {newer}"
         ),
         |line| {
-            of(line, |view| {
+            ask_table(line, |view| {
                 lines(problems(view).iter().map(|problem| {
-                    let (peer, over) = problem.fastest.unwrap();
-                    let outcome = outcome(over.estimate(Metric::SpeedupP50));
+                    let rival = problem.fastest.unwrap();
+                    let outcome = outcome(rival.over.estimate(Metric::SpeedupP50));
                     let (shape, ours) = (&problem.place.shape, problem.ours);
-                    let [us, theirs] = [ours, peer].map(show);
-                    format!("{shape}: {} {us}, {} {theirs}, {outcome:?} in {}", ours.subject, peer.subject, ours.session)
+                    let [us, theirs] = [ours, rival.time].map(show);
+                    format!("{shape}: {} {us}, {} {theirs}, {outcome:?} in {}", ours.subject, rival.time.subject, ours.session)
                 }))
             })
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed; peers mission 10 torch-default 25 torch-math 99; peers long 10 torch-default 16 torch-math 99; peers wide 10 torch-default 9 torch-math 99; peers big 10 torch-default 50! torch-math 99
         mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 25.02, Faster in 1
         wide: stage1-cpasync/cpasync-32x64 10.01, torch-default 9.009, Slower in 1
@@ -678,25 +683,26 @@ fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
     }
 }
 
-/// The fastest of ours and of the peers in bursts were timed sustained too; a slower one of ours and a slower peer, which were not, look
-/// faster than they.
+/// The fastest of ours and of the peers in bursts were timed sustained too; a slower one of ours and a
+/// slower peer, which were not, look faster than they.
 #[test]
 fn a_problem_at_the_power_limit_is_won_or_lost_in_the_sustained_regime() {
     let sustained = "under warm L2, sustained | p50";
     let line = format!(
-        "timed; peers mission 10 flash-attn-3 12 torch-cudnn 13; beside wmma mission 11 flash-attn-3 12 torch-cudnn 13; \
+        "timed; peers mission 10 flash-attn-3 12 torch-cudnn 13; \
+         beside wmma mission 11 flash-attn-3 12 torch-cudnn 13; \
          cpasync peers mission !pair: {sustained} 15; flash-attn-3 peers mission: {sustained} 18; \
          + cpasync | mission f16 full | peers flash-attn-3 | {sustained} 15 | speedup_p50 1.2 1.19 1.21"
     );
-    of(&line, |view| {
+    ask_table(&line, |view| {
         let problems = problems(view);
         let [problem] = &problems[..] else {
             panic!("one problem")
         };
-        let (peer, over) = problem.fastest.unwrap();
+        let rival = problem.fastest.unwrap();
         assert_eq!(problem.ours.subject.as_str(), CPASYNC);
-        assert_eq!(peer.subject.as_str(), "flash-attn-3");
-        assert_eq!(over.value(Metric::SpeedupP50), Some(1.2));
+        assert_eq!(rival.time.subject.as_str(), "flash-attn-3");
+        assert_eq!(rival.over.value(Metric::SpeedupP50), Some(1.2));
         let beside = |name: &str| {
             peers::beside(&view.table, problem.ours, |row| {
                 row.subject.as_str() == name
@@ -707,33 +713,10 @@ fn a_problem_at_the_power_limit_is_won_or_lost_in_the_sustained_regime() {
         // A family that was timed in bursts alone is compared with the bursts of all peers.
         let place = problem.place;
         let wmma = peers::ours(view, place, |row| row.subject.as_str() == WMMA).unwrap();
-        let (peer, over) = peers::fastest(&view.table, wmma, |_| true).unwrap();
-        assert_eq!(peer.subject.as_str(), "flash-attn-3");
-        assert_eq!(over.regime(), Regime::Burst);
+        let rival = peers::fastest(&view.table, wmma, |_| true).unwrap();
+        assert_eq!(rival.time.subject.as_str(), "flash-attn-3");
+        assert_eq!(rival.over.regime(), Regime::Burst);
     });
-}
-
-#[test]
-fn the_committed_tables_are_written_as_they_are_read() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
-    let results = results();
-    for (path, bytes) in results.files() {
-        assert!(
-            std::fs::read(folder.join(&path)).unwrap() == bytes,
-            "{path}"
-        );
-    }
-    for table in results.gpus.values().chain([&results.build]) {
-        // Of a claim that says NO DATA, no session has measured anything.
-        let is_unmeasured = |row: &Row| {
-            let mut verdicts = row.verdicts.values();
-            row.source == Source::Claim && verdicts.all(|judged| judged.verdict == Verdict::NoData)
-        };
-        assert!(table.rows().all(|row| {
-            !matches!(row.place, Place::Case(..))
-                && (table.session(row).is_some() || is_unmeasured(row))
-        }));
-    }
 }
 
 /// It has a time, too: that of its new side while it was interleaved.
@@ -742,10 +725,10 @@ fn a_pair_is_no_latency() {
     let timed = run("timed");
     let pair = timed
         .table
-        .rows_by(Source::Gpu)
-        .find(|row| row.paired_with.is_some() && row.has(Metric::P50))
+        .rows()
+        .find(|row| matches!(row.kind, Kind::Pair { .. }) && row.has(Metric::P50))
         .expect("timed has pairs");
-    assert!(!is_latency(pair));
+    assert!(!pair.is_latency());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The overall verdict, what to do about it, and the exit code: of a report, and of a comparison of two tables.
+//! The overall verdict, what to do about it, and the exit code: of a report, and of a comparison of
+//! two tables.
 
 use super::choice::Regret;
 use super::claims::{self, Claimed};
@@ -7,8 +8,8 @@ use super::list::{count, distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State};
 use super::{View, diff, gaps};
-use crate::table::{Place, ProblemPlace, Row, Run, Source, Subject, Table};
-use common::verdict::GateId;
+use crate::table::{CasePlace, Kind, ProblemPlace, Run, Source, Subject, Table};
+use common::verdict::{GateId, Verdict};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -21,16 +22,18 @@ pub enum Exit {
     /// Wrong usage, unreadable input, or a machine that cannot do what was asked.
     Usage,
     Inconclusive,
-    /// Ctrl-C; what had finished is written.
+    /// An interrupt by Ctrl-C; what had finished is written.
     Interrupted,
 }
 
 impl Exit {
     pub fn of(has_failed: bool, is_inconclusive: bool) -> Self {
-        match (has_failed, is_inconclusive) {
-            (true, _) => Exit::Fail,
-            (false, true) => Exit::Inconclusive,
-            (false, false) => Exit::Pass,
+        if has_failed {
+            Exit::Fail
+        } else if is_inconclusive {
+            Exit::Inconclusive
+        } else {
+            Exit::Pass
         }
     }
 
@@ -45,21 +48,22 @@ impl Exit {
     }
 }
 
-/// What is to be done where nothing is failed, stale, undecided or missing.
+/// The action where nothing is failed, stale, undecided or missing.
 pub const NOTHING: &str = "No action needed.";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overall {
     pub exit: Exit,
-    /// PASS, FAIL, UNDECIDED, NOT MEASURED or STALE; of a comparison SAME, IMPROVED, REGRESSION, MIXED and the like.
+    /// PASS, FAIL, UNDECIDED, NOT MEASURED or STALE; of a comparison SAME, IMPROVED, REGRESSION,
+    /// MIXED and the like.
     pub word: &'static str,
     pub line: String,
-    /// Most urgent first.
+    /// The actions, most urgent first.
     pub actions: Vec<String>,
 }
 
 impl Overall {
-    /// Of a comparison of a table with itself.
+    /// Returns the verdict on a comparison of a table with itself.
     pub fn same_table() -> Self {
         let line = "both sides have the same table".to_string();
         Self::new(Exit::Pass, "SAME", line, vec![])
@@ -86,15 +90,35 @@ impl fmt::Display for Overall {
 
 pub struct Report<'a> {
     pub view: View<'a>,
-    /// One per variant, in the order of the ladder.
+    /// The state of each variant, in the order of the ladder.
     pub states: Vec<(Subject, State)>,
     pub claims: Vec<Claimed>,
     pub failures: Vec<Failure>,
     pub missing: Vec<Missing>,
-    /// Of a run, the newest session of the committed table, and what the run changes in that table.
-    pub since: Option<(String, Vec<Difference>)>,
-    /// What the library chooses on problems, where that is asked for.
+    /// The changes that a run makes in the committed table.
+    pub since: Option<Since>,
+    /// The library's choice on problems, where that is asked for.
     pub chosen: BTreeMap<ProblemPlace, Subject>,
+}
+
+/// The changes since the newest session of a committed table.
+pub struct Since {
+    pub session: String,
+    pub changes: Vec<Difference>,
+}
+
+impl Since {
+    /// Returns the number of changes for the worse.
+    fn regressions(&self) -> usize {
+        let worse = self.changes.iter().filter(|d| d.change == Change::Worse);
+        worse.count()
+    }
+}
+
+/// The regressions since a session, at least one.
+pub struct Regressed<'a> {
+    pub count: usize,
+    pub session: &'a str,
 }
 
 impl Report<'_> {
@@ -102,41 +126,51 @@ impl Report<'_> {
         self.missing.iter().filter(|missing| missing.required)
     }
 
-    /// How much is worse, if anything is, and since when.
-    pub fn regressed(&self) -> Option<(usize, &str)> {
-        let (since, changes) = self.since.as_ref()?;
-        let worse = changes.iter().filter(|d| d.change == Change::Worse);
-        let worse = worse.count();
-        (worse > 0).then_some((worse, since))
+    /// Returns how much is worse, if anything is, and since when.
+    pub fn regressed(&self) -> Option<Regressed<'_>> {
+        let since = self.since.as_ref()?;
+        let count = since.regressions();
+        (count > 0).then_some(Regressed {
+            count,
+            session: &since.session,
+        })
     }
 
     pub fn overall(&self) -> Overall {
         let concerns = concerns(self);
         let has_failed = concerns.iter().any(|concern| concern.exit == Exit::Fail);
-        let actions = concerns.iter().map(|concern| concern.action.clone());
-        let actions = actions.chain(advice(self, has_failed)).collect();
-        let green = self.states.iter();
-        let green = green.filter(|(_, state)| *state == State::Green);
-        let (exit, word, mut line) = match (concerns.first(), green.count()) {
-            (Some(Concern { exit, word, .. }), _) => {
-                let alike = concerns.iter().filter(|concern| concern.word == *word);
-                (*exit, *word, joined(alike.map(Concern::line), "; "))
+        let mut actions: Vec<String> = concerns
+            .iter()
+            .map(|concern| concern.action.clone())
+            .collect();
+        actions.extend(advice(self, has_failed));
+        let mut overall = match concerns.first() {
+            Some(first) => {
+                let alike = concerns.iter().filter(|concern| concern.word == first.word);
+                let line = joined(alike.map(Concern::line), "; ");
+                Overall::new(first.exit, first.word, line, actions)
             }
-            (None, 0) => (
-                Exit::Inconclusive,
-                "NOT MEASURED",
-                "no variant has evidence".into(),
-            ),
-            (None, n) => (
-                Exit::Pass,
-                "PASS",
-                count(n, "variant passes every gate", "variants pass every gate"),
-            ),
+            None => self.unconcerned(actions),
         };
         if let Some(device) = self.view.run.and_then(|run| run.device) {
-            line += &format!(" (limited to what {device} offers)");
+            overall.line += &format!(" (limited to what {device} offers)");
         }
-        Overall::new(exit, word, line, actions)
+        overall
+    }
+
+    /// Returns the verdict where nothing keeps it from PASS but a lack of green variants.
+    fn unconcerned(&self, actions: Vec<String>) -> Overall {
+        let green = self
+            .states
+            .iter()
+            .filter(|(_, state)| *state == State::Green)
+            .count();
+        if green == 0 {
+            let line = "no variant has evidence".to_string();
+            return Overall::new(Exit::Inconclusive, "NOT MEASURED", line, actions);
+        }
+        let (singular, plural) = ("variant passes every gate", "variants pass every gate");
+        Overall::new(Exit::Pass, "PASS", count(green, singular, plural), actions)
     }
 }
 
@@ -148,41 +182,47 @@ pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
     }
 }
 
-/// Judges what a run checked itself: what the committed table has beside it decides nothing, but for what the run changes there.
+/// Judges what a run checked itself: what the committed table has beside it decides nothing, but
+/// for what the run changes there.
 pub fn report_of_checks<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
-    let is_checked =
-        |row: &&Row| row.place == Place::All && row.source == run.session.backend.into();
-    let checked = run.table.rows().filter(is_checked);
-    let ran = distinct(checked.map(|row| row.subject.stage()));
+    let checked = run
+        .table
+        .rows()
+        .filter(|row| row.kind == Kind::Checked(run.session.backend));
+    let stages = distinct(checked.map(|row| row.subject.stage()));
     let mut report = report(View::alone(run));
     // Whatever a whole run lacks is missing.
     report
         .claims
-        .retain(|claim| claim.row.is_some() && ran.contains(&&*claim.stage));
+        .retain(|claim| claim.row.is_some() && stages.contains(&&*claim.stage));
     Report {
         since: since(run, committed),
         ..report
     }
 }
 
-fn since(run: &Run, committed: &Table) -> Option<(String, Vec<Difference>)> {
-    let newest = committed
-        .newest()
-        .filter(|_| run.session.device.is_none())?;
+fn since(run: &Run, committed: &Table) -> Option<Since> {
+    if run.session.device.is_some() {
+        return None;
+    }
+    let newest = committed.newest()?;
     let accepted = diff::accepted(run, committed);
     let comparison = diff::compare(committed, &accepted, false, &run.session.stages);
-    Some((newest.name.clone(), comparison.differences))
+    Some(Since {
+        session: newest.name.clone(),
+        changes: comparison.differences,
+    })
 }
 
 /// Judges a committed table, or a run without anything to compare it with.
 pub fn report(view: View<'_>) -> Report<'_> {
-    let stages = view.stages.iter();
-    let variants = stages.flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)));
-    let judged = |(stage, subject)| {
-        let state = state::state(&view, stage, &subject);
-        (subject, state)
-    };
-    let states: Vec<(Subject, State)> = variants.map(judged).collect();
+    let mut states = Vec::new();
+    for stage in view.stages {
+        for subject in stage.subjects() {
+            let state = state::state(&view, stage, &subject);
+            states.push((subject, state));
+        }
+    }
     let claims = claims::claims(&view);
     let failures = state::failures(&view);
     let missing = missing::missing(&view, &states, &claims);
@@ -197,260 +237,316 @@ pub fn report(view: View<'_>) -> Report<'_> {
     }
 }
 
-/// What keeps a report from PASS: some things of one kind.
+/// Something that keeps a report from PASS, and all things that it is true of.
 struct Concern {
     exit: Exit,
     word: &'static str,
-    /// What is said of one and of several.
-    says: [&'static str; 2],
-    of: Vec<String>,
+    /// The predicate of one thing.
+    singular: &'static str,
+    /// The predicate of several.
+    plural: &'static str,
+    things: Vec<String>,
     action: String,
 }
 
 impl Concern {
     fn line(&self) -> String {
-        let [one, many] = self.says;
-        format!("{}, first {}", count(self.of.len(), one, many), self.of[0])
+        let subject = count(self.things.len(), self.singular, self.plural);
+        format!("{subject}, first {}", self.things[0])
     }
 }
 
-/// Most urgent first.
+/// Returns the concerns that are about anything, most urgent first.
 fn concerns(report: &Report<'_>) -> Vec<Concern> {
-    let concern = |exit, word, says, of: Vec<String>, action: &str| Concern {
-        exit,
-        word,
-        says,
-        of,
-        action: action.to_string(),
-    };
-    let failures = report.failures.iter().map(|failure| {
-        let hazard = match failure.gate {
-            GateId::H1 => format!(": {}", failure.reason),
-            _ => String::new(),
-        };
-        format!("{} of {}{hazard}", failure.gate, failure.subject)
+    let mut concerns = vec![
+        failed_gates(report),
+        failed_self_tests(report),
+        broken_claims(report),
+        missed_goals(report),
+        undecided_claims(report),
+        missing_rows(report),
+        stale_variants(report),
+    ];
+    concerns.retain(|concern| !concern.things.is_empty());
+    concerns
+}
+
+fn failed_gates(report: &Report<'_>) -> Concern {
+    let things = report.failures.iter().map(|failure| {
+        let named = format!("{} of {}", failure.gate, failure.subject);
+        if failure.gate == GateId::H1 {
+            format!("{named}: {}", failure.reason)
+        } else {
+            named
+        }
     });
-    let wrong = state::self_test(&report.view.table).map(|row| {
-        let reason = row.failure().unwrap_or_default();
-        format!("{}{}: {reason}", row.subject, row.place)
-    });
-    let titles = |is: fn(&Claimed) -> bool| {
-        report
-            .claims
-            .iter()
-            .filter(move |of| is(of))
-            .map(Claimed::title)
-    };
-    let stale = report
-        .states
-        .iter()
-        .filter(|(_, state)| *state == State::Stale);
     let explanation = explanation(report).unwrap_or_default();
+    Concern {
+        exit: Exit::Fail,
+        word: "FAIL",
+        singular: "gate fails",
+        plural: "gates fail",
+        things: things.collect(),
+        action: format!("Fix the gates that fail; do not merge.{explanation}"),
+    }
+}
+
+fn failed_self_tests(report: &Report<'_>) -> Concern {
+    let things = state::self_test(&report.view.table).map(|row| {
+        let reason = row.failure().unwrap_or_default();
+        format!("{}{}: {reason}", row.subject, row.place())
+    });
+    Concern {
+        exit: Exit::Fail,
+        word: "FAIL",
+        singular: "self-test fails (S1)",
+        plural: "self-tests fail (S1)",
+        things: things.collect(),
+        action: "Trust no PASS until every self-test passes; each that fails says why.".into(),
+    }
+}
+
+fn broken_claims(report: &Report<'_>) -> Concern {
+    Concern {
+        exit: Exit::Fail,
+        word: "FAIL",
+        singular: "claim fails and is not recorded as refuted",
+        plural: "claims fail and are not recorded as refuted",
+        things: titles(report, Claimed::is_broken),
+        action: "Improve the stage, or record in its negatives.json why the claim fails: \
+                 `compare accept` prints the entry."
+            .into(),
+    }
+}
+
+fn missed_goals(report: &Report<'_>) -> Concern {
+    let regret = Regret::reported(&report.view);
+    Concern {
+        exit: Exit::Fail,
+        word: "FAIL",
+        singular: "goal of the library's choice is missed",
+        plural: "goals of the library's choice are missed",
+        things: regret.map_or(vec![], |regret| regret.missed()),
+        action: "Give the library a better choice: on a GPU `compare --regret 160 --backend cuda` \
+                 judges it, and `compare accept` fits it to that run."
+            .into(),
+    }
+}
+
+fn undecided_claims(report: &Report<'_>) -> Concern {
+    Concern {
+        exit: Exit::Inconclusive,
+        word: "UNDECIDED",
+        singular: "claim is undecided",
+        plural: "claims are undecided",
+        things: titles(report, Claimed::is_ambiguous),
+        action: "Run again on a quiet machine, or with more samples (`--iters`).".into(),
+    }
+}
+
+fn missing_rows(report: &Report<'_>) -> Concern {
     // `accept` takes full runs.
     let (of_run, tier) = match report.view.run {
         Some(_) => (" --run DIR", ""),
         None => ("", " --full"),
     };
-    let lacking = distinct(report.required().filter_map(|of| of.stage.as_deref()));
-    let measure = match lacking.is_empty() {
-        true => "Run what is missing".to_string(),
-        false => format!(
-            "Measure what is missing: `compare{tier} --stages {}`",
-            joined(lacking, ",")
-        ),
+    let stages = distinct(report.required().filter_map(|row| row.stage.as_deref()));
+    let measure = if stages.is_empty() {
+        "Run what is missing".to_string()
+    } else {
+        let stages = joined(stages, ",");
+        format!("Measure what is missing: `compare{tier} --stages {stages}`")
     };
-    let all = [
-        concern(
-            Exit::Fail,
-            "FAIL",
-            ["gate fails", "gates fail"],
-            failures.collect(),
-            &format!("Fix the gates that fail; do not merge.{explanation}"),
-        ),
-        concern(
-            Exit::Fail,
-            "FAIL",
-            ["self-test fails (S1)", "self-tests fail (S1)"],
-            wrong.collect(),
-            "Trust no PASS until every self-test passes; each that fails says why.",
-        ),
-        concern(
-            Exit::Fail,
-            "FAIL",
-            [
-                "claim fails and is not recorded as refuted",
-                "claims fail and are not recorded as refuted",
-            ],
-            titles(Claimed::is_broken).collect(),
-            "Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.",
-        ),
-        concern(
-            Exit::Fail,
-            "FAIL",
-            [
-                "goal of the library's choice is missed",
-                "goals of the library's choice are missed",
-            ],
-            Regret::reported(&report.view).map_or(vec![], |regret| regret.missed()),
-            "Give the library a better choice: on a GPU `compare --regret 160 --backend cuda` judges it, and `compare accept` fits it to \
-             that run.",
-        ),
-        concern(
-            Exit::Inconclusive,
-            "UNDECIDED",
-            ["claim is undecided", "claims are undecided"],
-            titles(Claimed::is_ambiguous).collect(),
-            "Run again on a quiet machine, or with more samples (`--iters`).",
-        ),
-        concern(
-            Exit::Inconclusive,
-            "NOT MEASURED",
-            ["required row is missing", "required rows are missing"],
-            report
-                .required()
-                .map(|missing| missing.what.clone())
-                .collect(),
-            &format!("{measure}. `compare show missing{of_run}` lists it with the reasons."),
-        ),
-        concern(
-            Exit::Pass,
-            "STALE",
-            [
-                "variant was measured on another version of its kernel",
-                "variants were measured on other versions of their kernels",
-            ],
-            stale.map(|(subject, _)| subject.to_string()).collect(),
-            "Kernels have changed since they were measured: run `compare` again.",
-        ),
-    ];
-    all.into_iter()
-        .filter(|concern| !concern.of.is_empty())
-        .collect()
-}
-
-fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
-    let regressed = report.regressed().map(|(worse, since)| {
-        let worse = count(worse, "regression", "regressions");
-        format!("Look at the {worse} since {since}: `compare diff results DIR`.")
-    });
-    let unexpected = report.claims.iter().filter_map(|claimed| {
-        claimed.is_unexpected()?;
-        let title = claimed.title();
-        Some(format!(
-            "{title} passes now although it is recorded as refuted: take it out of {}/negatives.json.",
-            claimed.stage
-        ))
-    });
-    let lacks_sanitizer =
-        report.view.run.is_some() && !has_failed && !state::unsanitized(&report.view).is_empty();
-    let sanitize = lacks_sanitizer.then(|| {
-        "Complete this run with gate C7 before it is accepted: `compare sanitize`.".to_string()
-    });
-    regressed
-        .into_iter()
-        .chain(unexpected)
-        .chain(sanitize)
-        .chain(gaps::actions(report))
-        .collect()
-}
-
-/// The command that explains the first failure, if its case is a row: numerics and hazards can be reproduced in the emulator.
-fn explanation(report: &Report<'_>) -> Option<String> {
-    let failure = report.failures.first()?;
-    let is_failing = |row: &&Row| {
-        let mut failed = row.failed();
-        failed.any(|(gate, _)| gate == failure.gate)
-    };
-    let mut cases = (report.view.table.about(&failure.subject))
-        .filter(is_failing)
-        .filter_map(|row| match &row.place {
-            Place::Case(place, input) if input.contains(':') => {
-                Some(format!("--problem '{place} {input}'"))
-            }
-            Place::Case(place, file) => {
-                let given = report.view.run.and_then(|run| run.input.as_ref());
-                let path = given.map_or(file.into(), |path| path.to_string_lossy());
-                Some(format!(
-                    "--input {} --mask {}",
-                    shell_word(&path),
-                    place.mask
-                ))
-            }
-            _ => None,
-        });
-    let case = cases.next()?;
-    let (stage, variant) = (failure.subject.stage(), failure.subject.name());
-    Some(format!(
-        " See where it first goes wrong: `compare explain --stage {stage} --variant {variant} {case}`."
-    ))
-}
-
-/// As a POSIX shell reads it.
-pub fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=@%+".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.into(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    Concern {
+        exit: Exit::Inconclusive,
+        word: "NOT MEASURED",
+        singular: "required row is missing",
+        plural: "required rows are missing",
+        things: report.required().map(|row| row.what.clone()).collect(),
+        action: format!("{measure}. `compare show missing{of_run}` lists it with the reasons."),
     }
 }
 
-/// `6 worse, 84 improved`, in the order of [`Change`].
-pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
-    let found = differences.into_iter();
-    tallied(
-        found.map(|difference| difference.change.word()),
-        &Change::ALL.map(Change::word),
-    )
+fn stale_variants(report: &Report<'_>) -> Concern {
+    let stale = report
+        .states
+        .iter()
+        .filter(|(_, state)| *state == State::Stale);
+    Concern {
+        exit: Exit::Pass,
+        word: "STALE",
+        singular: "variant was measured on another version of its kernel",
+        plural: "variants were measured on other versions of their kernels",
+        things: stale.map(|(subject, _)| subject.to_string()).collect(),
+        action: "Kernels have changed since they were measured: run `compare` again.".into(),
+    }
 }
 
-/// The verdict on a comparison: a regression fails; without one, missing or inconclusive data leaves it inconclusive.
+fn titles(report: &Report<'_>, is_concern: fn(&Claimed) -> bool) -> Vec<String> {
+    let claims = report.claims.iter().filter(|claimed| is_concern(claimed));
+    claims.map(Claimed::title).collect()
+}
+
+/// Returns what to do beside what the concerns ask for.
+fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
+    let mut advice = Vec::new();
+    if let Some(Regressed { count: n, session }) = report.regressed() {
+        let regressions = count(n, "regression", "regressions");
+        advice.push(format!(
+            "Look at the {regressions} since {session}: `compare diff results DIR`."
+        ));
+    }
+    for claimed in &report.claims {
+        if claimed.is_unexpected().is_some() {
+            advice.push(format!(
+                "{} passes now although it is recorded as refuted: take it out of \
+                 {}/negatives.json.",
+                claimed.title(),
+                claimed.stage
+            ));
+        }
+    }
+    if report.view.run.is_some() && !has_failed && !state::unsanitized(&report.view).is_empty() {
+        advice.push(
+            "Complete this run with gate C7 before it is accepted: `compare sanitize`.".into(),
+        );
+    }
+    advice.extend(gaps::actions(report));
+    advice
+}
+
+/// Returns the command that explains the first failure, if its case is a row: numerics and hazards
+/// can be reproduced in the emulator.
+fn explanation(report: &Report<'_>) -> Option<String> {
+    let failure = report.failures.first()?;
+    let flags = report
+        .view
+        .table
+        .about(&failure.subject)
+        .filter(|row| row.says(failure.gate) == Some(Verdict::Fail))
+        .find_map(|row| match &row.kind {
+            Kind::Case(_, case) => Some(case_flags(report, case)),
+            _ => None,
+        })?;
+    let (stage, variant) = (failure.subject.stage(), failure.subject.name());
+    Some(format!(
+        " See where it first goes wrong: `compare explain --stage {stage} --variant {variant} \
+         {flags}`."
+    ))
+}
+
+/// Returns the flags of `compare explain` that name a case.
+fn case_flags(report: &Report<'_>, case: &CasePlace) -> String {
+    let CasePlace { problem, input } = case;
+    if input.contains(':') {
+        return format!("--problem '{problem} {input}'");
+    }
+    let path = report.view.run.and_then(|run| run.input.as_ref());
+    let file = path.map_or(input.into(), |path| path.to_string_lossy());
+    format!("--input {} --mask {}", shell_word(&file), problem.mask)
+}
+
+/// Quotes a word as a POSIX shell reads it.
+pub fn shell_word(text: &str) -> String {
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.into();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Returns whether a shell takes a character as it is.
+fn is_plain(c: char) -> bool {
+    c.is_alphanumeric() || "-_./,:=@%+".contains(c)
+}
+
+/// Returns `6 worse, 84 improved`, in the order of [`Change`].
+pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
+    let words = differences
+        .into_iter()
+        .map(|difference| difference.change.word());
+    tallied(words, &Change::ALL.map(Change::word))
+}
+
+/// The numbers of differences that decide a comparison.
+struct Counts {
+    worse: usize,
+    better: usize,
+    inconclusive: usize,
+    required: usize,
+    /// Those that two sides have. The self-test says nothing about the kernels.
+    compared: usize,
+}
+
+impl Counts {
+    fn new(differences: &[Difference]) -> Self {
+        let count = |change| differences.iter().filter(|d| d.change == change).count();
+        let compared = differences
+            .iter()
+            .filter(|d| d.change != Change::Missing && d.source() != Source::SelfTest);
+        Self {
+            worse: count(Change::Worse),
+            better: count(Change::Better),
+            inconclusive: count(Change::Inconclusive),
+            required: differences.iter().filter(|d| d.required).count(),
+            compared: compared.count(),
+        }
+    }
+
+    fn word(&self) -> (Exit, &'static str) {
+        match (self.worse, self.better) {
+            (1.., 0) => (Exit::Fail, "REGRESSION"),
+            (1.., _) => (Exit::Fail, "MIXED"),
+            _ if self.required > 0 => (Exit::Inconclusive, "INCOMPLETE"),
+            _ if self.compared == 0 => (Exit::Inconclusive, "NO DATA"),
+            _ if self.inconclusive > 0 => (Exit::Inconclusive, "AMBIGUOUS"),
+            (0, 1..) => (Exit::Pass, "IMPROVED"),
+            (0, 0) => (Exit::Pass, "SAME"),
+        }
+    }
+}
+
+/// Returns the verdict on a comparison: a regression fails; without one, missing or inconclusive
+/// data leaves it inconclusive.
 pub fn of_differences(differences: &[Difference]) -> Overall {
-    let count = |change: Change| differences.iter().filter(|d| d.change == change).count();
-    let required = differences.iter().filter(|d| d.required).count();
-    let (worse, better) = (count(Change::Worse), count(Change::Better));
-    // The self-test says nothing about the kernels.
-    let compared = differences
-        .iter()
-        .filter(|d| d.change != Change::Missing && d.source != Source::SelfTest)
-        .count();
-    let (exit, word) = match (worse, better) {
-        (1.., 0) => (Exit::Fail, "REGRESSION"),
-        (1.., _) => (Exit::Fail, "MIXED"),
-        _ if required > 0 => (Exit::Inconclusive, "INCOMPLETE"),
-        _ if compared == 0 => (Exit::Inconclusive, "NO DATA"),
-        _ if count(Change::Inconclusive) > 0 => (Exit::Inconclusive, "AMBIGUOUS"),
-        (0, 1..) => (Exit::Pass, "IMPROVED"),
-        (0, 0) => (Exit::Pass, "SAME"),
+    let numbers = Counts::new(differences);
+    let (exit, word) = numbers.word();
+    let first_required = differences.iter().find(|d| d.required);
+    let line = match first_required {
+        _ if numbers.compared + numbers.worse > 0 => counts(differences),
+        Some(first) => format!("nothing can be compared: {}", first.why),
+        None => "nothing can be compared".to_string(),
     };
-    let line = match (compared + worse, differences.iter().find(|d| d.required)) {
-        (0, Some(first)) => format!("nothing can be compared: {}", first.why),
-        (0, None) => "nothing can be compared".to_string(),
-        _ => counts(differences),
-    };
-    let is_worse = |is_gate: bool| {
-        let mut worse = differences.iter().filter(|d| d.change == Change::Worse);
-        worse.any(|d| (d.group == Group::Gates) == is_gate)
-    };
+    Overall::new(exit, word, line, actions(differences, &numbers))
+}
+
+fn actions(differences: &[Difference], numbers: &Counts) -> Vec<String> {
+    let mut worse = differences.iter().filter(|d| d.change == Change::Worse);
+    let is_gate_worse = worse.clone().any(|d| d.group == Group::Gates);
+    let is_figure_worse = worse.any(|d| d.group != Group::Gates);
     let advice = [
-        (is_worse(true), "Fix what newly fails; do not merge."),
+        (is_gate_worse, "Fix what newly fails; do not merge."),
         (
-            required > 0,
+            numbers.required > 0,
             "Measure what the base has and this lacks, or state in the change that it is intended.",
         ),
         (
-            is_worse(false),
+            is_figure_worse,
             "Look at the regressions: undo them, or state in the change what they buy.",
         ),
         (
-            count(Change::Inconclusive) > 0,
-            "Time the inconclusive latencies again on a quiet GPU, both sides interleaved in one session (A B B A).",
+            numbers.inconclusive > 0,
+            "Time the inconclusive latencies again on a quiet GPU, both sides interleaved in one \
+             session (A B B A).",
         ),
         (
-            compared == 0,
-            "Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.",
+            numbers.compared == 0,
+            "Run both sides on one machine with the same flags, or name tables of the same GPU, \
+             driver and backend.",
         ),
     ];
-    let advice = advice.into_iter().filter(|(is_due, _)| *is_due);
-    let actions = advice.map(|(_, what)| what.to_string()).collect();
-    Overall::new(exit, word, line, actions)
+    advice
+        .into_iter()
+        .filter(|(is_due, _)| *is_due)
+        .map(|(_, action)| action.to_string())
+        .collect()
 }

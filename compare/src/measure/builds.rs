@@ -1,6 +1,5 @@
 //! The ladder as built.
 
-use super::rows;
 use crate::judge::list::joined;
 use crate::table::kernels::identity;
 use crate::table::session::{BuiltKernel, DeviceCompiler, KernelBuild};
@@ -19,7 +18,7 @@ pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
 /// The rows of the build as it is now, stamped with the identity of the sources.
 pub fn table(builds: &[StageMeta]) -> Table {
     let mut table = Table::default();
-    table.extend(builds.iter().flat_map(rows::built).map(|row| Row {
+    table.extend(builds.iter().flat_map(Row::built).map(|row| Row {
         identity: identity(builds, &row),
         ..row
     }));

@@ -1,9 +1,8 @@
 //! Records counters of a plan's variants in the emulator, whatever its backend: the basis of evidence claims (E1).
 
 use super::execute::Executor;
-use super::rows;
 use super::sink::{ExecuteError, Sink};
-use crate::table::Run;
+use crate::table::{Row, Run};
 use common::device::Staged;
 use common::evidence::count;
 use common::image::Layout;
@@ -26,7 +25,7 @@ impl Executor<'_> {
                 Ok(prepared) => count(&prepared, staged),
                 Err(unsupported) => Err(unsupported.into()),
             };
-            run.append(rows::counters(subject.clone(), *dtype, &counted));
+            run.append(Row::counters(subject.clone(), *dtype, &counted));
             sink.grown(run)?;
         }
         Ok(())
@@ -37,9 +36,9 @@ impl Executor<'_> {
 mod tests {
     use super::*;
     use crate::judge::View;
-    use crate::judge::claims::evidence;
+    use crate::judge::claims::claims;
     use crate::measure::builds::builds;
-    use crate::table::{Claim, Place, Relation, Source, StageMeta, Subject};
+    use crate::table::{Claim, Kind, ProblemPlace, Relation, StageMeta, Subject};
     use crate::{stages, testing};
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
@@ -60,28 +59,29 @@ mod tests {
                     Layout::Packed,
                 );
                 let counting = count(&stages[0].prepare(variant, &problem).unwrap(), &staged);
-                run.append(rows::counters(
+                run.append(Row::counters(
                     Subject::variant(&stage.id, variant),
                     dtype,
                     &counting,
                 ));
             }
         }
-        let place = Place::claims(Dtype::F16);
-        let row = run
-            .table
-            .row(
-                &Subject::variant(&stage.id, "wmma-qk-32x64"),
-                &place,
-                Source::Emulator,
-            )
-            .unwrap();
+        let kind = Kind::Counters(ProblemPlace::claims(Dtype::F16));
+        let subject = Subject::variant(&stage.id, "wmma-qk-32x64");
+        let row = run.table.row(&subject, kind).unwrap();
         let blocks = [Metric::TracedBlocks, Metric::LaunchBlocks, Metric::Tiles]
             .map(|metric| row.value(metric));
         assert_eq!(blocks, [2.0, 128.0, 1024.0].map(Some));
-        let judged = |stage: &StageMeta, claim: &Claim| {
-            let view = View::alone(&run);
-            evidence(&view, stage, claim, Source::Emulator).unwrap().0
+        let judged = |claim: &Claim| {
+            let stages = [StageMeta {
+                claims: vec![claim.clone()],
+                ..stage.clone()
+            }];
+            let view = View {
+                stages: &stages,
+                ..View::alone(&run)
+            };
+            claims(&view).remove(0).finding
         };
         let counted: Vec<&Claim> = stage
             .claims
@@ -99,7 +99,7 @@ mod tests {
             "{counted:?}"
         );
         for claim in counted {
-            let correct = judged(&stage, claim);
+            let correct = judged(claim);
             assert_eq!(
                 correct.verdict,
                 Verdict::Pass,
@@ -115,13 +115,13 @@ mod tests {
                 Relation::AtMost { bound } => *bound = -1.0,
                 of_speed => unreachable!("{of_speed:?}"),
             }
-            let lying = judged(&stage, &lie);
+            let lying = judged(&lie);
             assert_eq!(lying.verdict, Verdict::Fail, "{lie}: {}", lying.reason);
             let unknown = Claim {
                 metric: Metric::BarrierStallShare,
                 ..claim.clone()
             };
-            assert_eq!(judged(&stage, &unknown).verdict, Verdict::NoData);
+            assert_eq!(judged(&unknown).verdict, Verdict::NoData);
         }
     }
 }

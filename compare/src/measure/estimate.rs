@@ -79,7 +79,7 @@ pub fn sustained(run: &Run) -> Duration {
     let rows = run.table.rows_by(Source::Gpu);
     let sustained = rows.filter(|row| row.regime() == Regime::Sustained);
     sustained
-        .map(|row| match row.paired_with {
+        .map(|row| match row.base() {
             Some(_) => sustained::duration(2),
             None => sustained::duration(1),
         })

@@ -2,7 +2,6 @@
 //! time waits for, counters, and what claims compare.
 
 use super::plan::{Mode, Plan, PlannedCase, Round};
-use super::rows;
 use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
 use super::timed_problem::TimedProblem;
@@ -16,8 +15,9 @@ use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::table::session::claims;
-use crate::table::{Place, ProblemPlace, Relation, Row, Run, Source as By, StageMeta, Subject};
+use crate::table::{Kind, ProblemPlace, Relation, Row, Run, StageMeta, Subject, measured};
 use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
+use common::device::BackendKind;
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
 use common::metric::Metric;
@@ -309,7 +309,7 @@ impl<'a> Executor<'a> {
                 let speed_of_light = bench.speed_of_light(timer, zero_us);
                 after.extend(speed_of_light.impossible(measurement.device.min));
                 let place = ProblemPlace::of(&problem);
-                run.append(rows::timing(subject.clone(), place, measurement, &after));
+                run.append(Row::latency(subject.clone(), place, measurement, &after));
                 sink.grown(run)?;
             }
         }
@@ -330,7 +330,7 @@ impl<'a> Executor<'a> {
         let subjects = distinct(self.plan.cases.iter().map(|case| &case.subject));
         let subjects: Vec<&Subject> = {
             let view = View::alone(run);
-            let green = |subject: &&Subject| is_green(&view, subject, By::Gpu);
+            let green = |subject: &&Subject| is_green(&view, subject, BackendKind::Cuda);
             subjects.into_iter().filter(green).collect()
         };
         let total = self.plan.draws.len();
@@ -347,17 +347,17 @@ impl<'a> Executor<'a> {
             let mut timed = TimedProblem::new(device, problem)?;
             let ranked = device.rank(&arms, &timed.pool, &plan)?;
             for ((subject, _, prepared), ranked) in kernels.iter().zip(ranked) {
-                let row = Row::new(subject, Place::Problem(place.clone()), By::Draw)
-                    .figure(Metric::Draw, number);
+                let row =
+                    Row::new(subject, Kind::RandomTime(place.clone())).figure(Metric::Draw, number);
                 run.append(match ranked {
                     Ok(ranked) => {
                         let judged = timed
                             .judge(device, &ranked.outputs, prepared.kernel.probability)
                             .map_err(|source| no_reference(ProblemPlace::of(problem), source))?;
                         row.figure(Metric::P50, ranked.us)
-                            .with_verdicts(rows::failed(&judged.gates))
+                            .with_verdicts(measured::failed(&judged.gates))
                     }
-                    Err(error) => row.verdict(&rows::not_launched(&error.to_string())),
+                    Err(error) => row.verdict(&measured::not_launched(&error.to_string())),
                 });
             }
             sink.grown(run)?;
@@ -430,16 +430,15 @@ impl<'a> Executor<'a> {
                 .judge(device, &outputs, of.kernel.probability)
                 .map_err(|source| no_reference(ProblemPlace::of(&bench.problem), source))?
                 .gates;
-            wrong.extend(rows::failed(&gates).map(|result| GateResult {
+            wrong.extend(measured::failed(&gates).map(|result| GateResult {
                 reason: format!("{subject} as interleaved: {}", result.reason),
                 ..result.clone()
             }));
         }
-        let row = rows::pair(
+        let row = Row::pair(
             new.clone(),
             base.clone(),
             ProblemPlace::of(&bench.problem),
-            By::Gpu,
             &timed.comparison,
             &bench.speed_of_light(device, zero_us),
         );
@@ -447,7 +446,7 @@ impl<'a> Executor<'a> {
             None => row,
             Some(load) => {
                 let state = bench.pool.rotation().state.name();
-                rows::sustained(row.conditions(state), load)
+                row.conditions(state).sustained_by(load)
             }
         };
         Ok(Some(row.with_verdicts(&wrong)))
@@ -471,7 +470,7 @@ impl MadeInputs {
 
 /// Of what is to be timed, what `known` has as green: no number without a green gate.
 fn green(view: &View<'_>, timings: Vec<(Problem, Subject)>) -> Vec<(Problem, Subject)> {
-    let is_green = |(_, subject): &(Problem, Subject)| is_green(view, subject, By::Gpu);
+    let is_green = |(_, subject): &(Problem, Subject)| is_green(view, subject, BackendKind::Cuda);
     timings.into_iter().filter(is_green).collect()
 }
 
@@ -514,10 +513,12 @@ fn interleaved(view: &View<'_>) -> Vec<(ProblemPlace, Subject, Subject)> {
     let mut pairs = Vec::new();
     for (stage, claim) in claims(view.stages) {
         if let Relation::Faster { .. } = claim.relation
-            && let Some((new, base, same_preset)) = arms(view, stage, claim)
+            && let Some(arms) = arms(view, stage, claim)
         {
-            pairs.push((claim.place.clone(), new.clone(), base));
-            pairs.extend(same_preset.map(|same| (claim.place.clone(), new, same)));
+            pairs.push((claim.place.clone(), arms.new.clone(), arms.base));
+            if let Some(same_preset) = arms.same_preset {
+                pairs.push((claim.place.clone(), arms.new, same_preset));
+            }
         }
     }
     for stage in view.stages {
@@ -576,8 +577,8 @@ fn keep(
             no_memory.get_or_insert(ExecuteError::NoMemory { case, reason });
             continue;
         }
-        let row = Row::new(&case.subject, case.place(), run.session.backend.into());
-        run.append(rows::of_outcome(row, &outcome));
+        let kind = Kind::Case(run.session.backend, case.place());
+        run.append(Row::new(&case.subject, kind).outcome(&outcome));
         wanted = wanted.and(sink.grown(run));
         if let Err(NoOutput::Failed {
             reason,

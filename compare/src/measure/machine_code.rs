@@ -177,9 +177,8 @@ pub fn complete(stage: &mut StageMeta, listing: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::rows;
-    use crate::table::Source;
     use crate::table::session::BuiltKernel;
+    use crate::table::{Row, Source};
     use common::resources::PtxasEntry;
 
     /// As cuobjdump prints it, shortened: two architectures; a peeled loop, the steady loop with a slow path inside that loops
@@ -294,9 +293,9 @@ mod tests {
             code: vec![],
         });
         complete(&mut stage, LISTING);
-        let row = rows::built(&stage)
+        let row = Row::built(&stage)
             .into_iter()
-            .find(|row| row.source == Source::Ptxas)
+            .find(|row| row.source() == Source::Ptxas)
             .unwrap();
         assert_eq!(
             (row.value(Metric::LoopHgmma), row.value(Metric::LoopHmma)),

@@ -9,7 +9,6 @@ pub mod limits;
 pub mod machine;
 pub mod machine_code;
 pub mod plan;
-pub mod rows;
 pub mod select;
 pub mod self_test;
 pub mod session;

@@ -1,11 +1,11 @@
 //! What a run does: tier and flags in, a list of cases and timings out. Pure.
 
-use crate::judge::claims::compared;
+use crate::judge::claims::comparisons;
 use crate::judge::draw;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
-use crate::table::{Claim, Place, ProblemPlace, StageMeta, Subject, VariantMeta};
+use crate::table::{CasePlace, Claim, ProblemPlace, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;
@@ -139,8 +139,11 @@ pub struct PlannedCase {
 }
 
 impl PlannedCase {
-    pub fn place(&self) -> Place {
-        Place::Case(ProblemPlace::of(&self.problem), self.source.to_string())
+    pub fn place(&self) -> CasePlace {
+        CasePlace {
+            problem: ProblemPlace::of(&self.problem),
+            input: self.source.to_string(),
+        }
     }
 }
 
@@ -703,10 +706,10 @@ fn counted(all: &[StageMeta], asked: Vec<(Subject, Dtype)>) -> Vec<(Subject, Dty
         wanted.insert((subject.clone(), dtype));
         let is_evidence = |claim: &&Claim| !claim.is_of_speed() && claim.place.dtype == dtype;
         let evidence = stage.claims.iter().filter(is_evidence);
-        let pairs = evidence.filter_map(|claim| compared(all, stage, claim).ok());
-        let bases = pairs.flatten().filter(|(other, _)| other.name == name);
-        let bases = bases.filter_map(|(_, base)| base);
-        wanted.extend(bases.map(|(stage, variant)| (stage.subject(&variant.name), dtype)));
+        let pairs = evidence.filter_map(|claim| comparisons(all, stage, claim).ok());
+        let own = pairs.flatten().filter(|pair| pair.new.variant.name == name);
+        let bases = own.filter_map(|pair| pair.base);
+        wanted.extend(bases.map(|base| (base.subject(), dtype)));
     }
     let of_ladder = all.iter().flat_map(StageMeta::subjects);
     let each = of_ladder.flat_map(|subject| Dtype::ALL.map(|dtype| (subject.clone(), dtype)));

@@ -1,7 +1,6 @@
 //! The self-test of a run: planted faults, and kernels without one of their synchronisation sites. Once per build: what it finds is
 //! kept below target/compare, and the same program takes it from there.
 
-use super::rows;
 use super::sink::{ExecuteError, Sink};
 use crate::table::files::{entries, read, write_atomically};
 use crate::table::{Row, Run};
@@ -31,7 +30,7 @@ impl SelfTest<'_> {
         let mut view = 0;
         let gates = self.part(GATES, &mut view, || {
             sink.starts("self-test", "planted faults", 0, total);
-            rows::self_test(&faults::selftest(), &Suppressed::default())
+            Row::self_test(&faults::selftest(), &Suppressed::default())
         });
         run.extend(gates);
         sink.grown(run)?;
@@ -40,7 +39,7 @@ impl SelfTest<'_> {
             let sites = self.part(id, &mut view, || {
                 sink.starts("self-test", id, done + 1, total);
                 let suppressed = suppress_each(&[stage], Presets::OnePerFamily, |_| ());
-                rows::self_test(&[], &suppressed)
+                Row::self_test(&[], &suppressed)
             });
             run.extend(sites);
             sink.grown(run)?;
@@ -139,7 +138,6 @@ mod tests {
     use super::*;
     use crate::judge::state::{Tally, tally};
     use crate::stages;
-    use crate::table::Source;
     use crate::testing::emulated;
     use crate::testing::scenario::row;
 
@@ -244,7 +242,7 @@ mod tests {
             faults_killed,
             sites,
             ..
-        } = tally(first.table.rows_by(Source::SelfTest));
+        } = tally(first.table.self_tests());
         assert_eq!((faults, faults_killed), (33, 33));
         assert!(sites > 0);
         assert_eq!(run(false), (first.clone(), 2, vec![]));

@@ -3,9 +3,8 @@
 use super::builds::device_compiler;
 use super::machine;
 use super::plan::{Mode, Plan};
-use super::rows;
 use crate::table::session::{DeviceCompiler, Machine, Progress};
-use crate::table::{Run, Session, StageMeta};
+use crate::table::{Row, Run, Session, StageMeta};
 use common::device::BackendKind;
 use common::stage::LoadedStage;
 use common::verdict::GateId;
@@ -48,7 +47,7 @@ pub fn begin(
         stages: builds.to_vec(),
         input: None,
     });
-    run.extend(builds.iter().flat_map(rows::built));
+    run.extend(builds.iter().flat_map(Row::built));
     run
 }
 

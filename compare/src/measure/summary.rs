@@ -2,7 +2,7 @@
 
 use super::plan::PlannedCase;
 use crate::judge::state::rank;
-use crate::table::{Judged, Place, Row, Run, Source, Subject};
+use crate::table::{Judged, Kind, Row, Run, Subject};
 use common::gate;
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
@@ -16,23 +16,23 @@ pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
         *awaited.entry(&case.subject).or_default() += 1;
     }
     let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
-    for row in run.cases().chain(run.table.rows_by(Source::SelfTest)) {
+    for row in run.cases().chain(run.table.self_tests()) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
-    let source = run.session.backend.into();
+    let kind = Kind::Checked(run.session.backend);
     let summarised = |subject| {
         let rows = by_variant.get(&subject)?;
         let cases = rows.iter().filter(|row| is_case(row)).count();
         let is_whole = cases >= awaited.get(&subject).copied().unwrap_or(0);
         let is_red = rows.iter().any(|row| row.failure().is_some());
-        (is_whole || is_red).then(|| summary(subject, source, rows))
+        (is_whole || is_red).then(|| summary(subject, kind.clone(), rows))
     };
     let rows: Vec<Row> = run.variants().filter_map(summarised).collect();
     run.extend(rows);
 }
 
-pub fn summary(subject: Subject, source: Source, rows: &[&Row]) -> Row {
-    let mut row = Row::new(subject, Place::All, source);
+pub fn summary(subject: Subject, kind: Kind, rows: &[&Row]) -> Row {
+    let mut row = Row::new(subject, kind);
     let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);
     for case in rows.iter().filter(|row| is_case(row)) {
         match case.value(Metric::MaxError) {
@@ -43,7 +43,7 @@ pub fn summary(subject: Subject, source: Source, rows: &[&Row]) -> Row {
                 if is_worse(&row, Metric::MaxError, max) {
                     let figures = [Metric::MaxError, Metric::MaxRowError]
                         .map(|metric| (metric, case.value(metric).unwrap_or(max)));
-                    row = row.note(case.place.to_string()).with_figures(figures);
+                    row = row.note(case.place().to_string()).with_figures(figures);
                 }
                 for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
                     if let Some(value) = case.value(metric)
@@ -72,7 +72,7 @@ pub fn summary(subject: Subject, source: Source, rows: &[&Row]) -> Row {
 }
 
 fn is_case(row: &Row) -> bool {
-    matches!(row.place, Place::Case(..))
+    row.kind.is_case()
 }
 
 /// NaN is worse than any error, and any error is worse than none.
@@ -112,7 +112,7 @@ fn fold(said: &[(&Row, &Judged)]) -> Judged {
     };
     let reason = match (verdict, is_case(row)) {
         (Verdict::Pass, _) => String::new(),
-        (_, true) => format!("{which}{}: {reason}", row.place),
+        (_, true) => format!("{which}{}: {reason}", row.place()),
         (_, false) => format!("{which}{reason}"),
     };
     Judged {
@@ -128,9 +128,11 @@ mod tests {
     use super::*;
     use crate::judge::list::joined;
     use crate::measure::plan::Mode;
+    use crate::table::Place;
     use crate::testing::scenario::{each, row};
     use crate::testing::{self, CPASYNC, SCALAR, WMMA};
     use common::check;
+    use common::device::BackendKind;
     use common::inputs::Family;
     use common::problem::{Dtype, claims_problem};
 
@@ -164,7 +166,7 @@ mod tests {
             self-test H1 fail race",
             |line| {
                 let cases = cases(line);
-                let of = summary(WMMA.into(), Source::Emulator, &Vec::from_iter(&cases));
+                let of = summary(WMMA.into(), Kind::Checked(BackendKind::Emulated), &Vec::from_iter(&cases));
                 let figures = of.figures.iter();
                 let figures = figures.map(|(metric, of)| format!("{metric} {}", of.value));
                 let verdicts = of.verdicts.iter().map(|(gate, judged)| {
@@ -283,18 +285,18 @@ mod tests {
             let mut run = testing::emulated().without(|_| true);
             run.extend(cases(line));
             summarise(&mut run, &planned);
-            let rows = run.table.rows().filter(|row| row.place == Place::All);
+            let rows = run.table.rows().filter(|row| row.place() == Place::All);
             joined(rows.map(|row| &row.subject), ", ")
         };
         let whole = "max_error 1; max_error 1";
         assert_eq!([summed("max_error 1"), summed(whole)], ["", WMMA]);
         assert_eq!([summed("C2 fail"), summed("self-test H1 fail")], [WMMA; 2]);
-        let mut run = testing::timed(testing::US).without(|row| row.place == Place::All);
-        run.append(testing::case(CPASYNC, Source::Gpu, None));
+        let mut run = testing::timed(testing::US).without(|row| row.place() == Place::All);
+        run.append(testing::case(CPASYNC, BackendKind::Cuda, None));
         summarise(&mut run, &[]);
         assert!(
             run.table
-                .row(&CPASYNC.into(), &Place::All, Source::Gpu)
+                .checked(&CPASYNC.into(), BackendKind::Cuda)
                 .is_some()
         );
     }

@@ -4,7 +4,7 @@ use super::{list, noted, of, or_dash, sections, some, text, times};
 use crate::document::{Block, Table, TableRow, row};
 use crate::judge::candidate::Candidate;
 use crate::judge::peers::{DEFAULT, fastest, score};
-use crate::table::{self, Judged, Row, Source};
+use crate::table::{self, Judged, Row};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 
@@ -41,15 +41,15 @@ pub fn document(candidate: &Candidate) -> Vec<Block> {
 fn timing(timed: &table::Table, own: &Row) -> TableRow {
     let over = |is_ours: bool| {
         let fastest = fastest(timed, own, |rival| rival.name().is_empty() != is_ours);
-        or_dash(fastest.map(|(rival, pair)| {
-            let us = Metric::P50.show(rival.estimate(Metric::P50).value);
-            let ratio = times(pair.estimate(Metric::SpeedupP50).value, 2);
-            ratio.noted(format!("{} {us}", rival.subject))
+        or_dash(fastest.map(|rival| {
+            let us = Metric::P50.show(rival.time.estimate(Metric::P50).value);
+            let ratio = times(rival.over.estimate(Metric::SpeedupP50).value, 2);
+            ratio.noted(format!("{} {us}", rival.time.subject))
         }))
     };
-    let default = timed.row(&DEFAULT.into(), &own.place, Source::Peers);
+    let default = timed.row(&DEFAULT.into(), own.kind.clone());
     row! {
-        "problem" => text(&own.place),
+        "problem" => text(own.place()),
         "p50" => noted(of(Some(own), Metric::P50), own.note.as_deref()),
         "over our fastest" => over(true),
         "over the fastest peer" => over(false),

@@ -7,7 +7,7 @@ use crate::judge::blocks;
 use crate::judge::claims::Claimed;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::table::{Place, ProblemPlace, Row, Source, StageMeta, Subject};
+use crate::table::{Kind, ProblemPlace, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::verdict::Verdict;
 
@@ -120,10 +120,7 @@ fn counter_row<'a>(
     subject: &Subject,
     place: ProblemPlace,
 ) -> Option<&'a Row> {
-    let row = report
-        .view
-        .table
-        .row(subject, &Place::Problem(place), Source::Emulator)?;
+    let row = report.view.table.row(subject, Kind::Counters(place))?;
     (!report.view.is_stale(row)).then_some(row)
 }
 
@@ -167,18 +164,13 @@ fn claims_cell(report: &Report<'_>, stage: &StageMeta) -> Cell {
 /// What nvcc made of the first element type at the claims' head size, by the last architecture that it was asked for.
 fn build_figures(report: &Report<'_>, stage: &StageMeta, subject: &Subject) -> TableRow {
     let place = stage.first_place();
-    let head_dim = place.extents().map(|shape| shape.head_dim);
-    let is_first = |row: &&Row| match &row.place {
-        Place::Instance {
-            dtype,
-            head_dim: of,
-            arch: Some(_),
-        } => *dtype == place.dtype && Some(*of) == head_dim,
-        _ => false,
-    };
     let table = &report.view.table;
-    let built = table.of(subject, Source::Ptxas).filter(is_first);
-    let built = built.filter(|row| row.has(Metric::Occupancy)).last();
+    let built = table
+        .compiled(subject)
+        .filter(|compiled| Some(compiled.instance) == place.instance())
+        .map(|compiled| compiled.row)
+        .filter(|row| row.has(Metric::Occupancy))
+        .last();
     let figure = |metric: Metric| built.and_then(|row| Some(metric.show(row.value(metric)?)));
     let per_sm = built.and_then(|row| blocks::per_sm(table, row, row.value(Metric::Occupancy)?));
     row! {

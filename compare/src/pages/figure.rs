@@ -256,7 +256,7 @@ fn peers_chart(report: &Report<'_>) -> Chart {
         .iter()
         .filter(|problem| !view.is_stale(problem.ours));
     let groups = current.filter_map(|problem| {
-        let (_, over) = problem.fastest?;
+        let over = problem.fastest?.over;
         let group = (kind(problem.place), problem.place.dtype);
         Some((group, over.value(Metric::SpeedupP50)?))
     });
@@ -315,7 +315,7 @@ mod tests {
             "@media(prefers-color-scheme:dark)",
         ];
         shows(ladder, &run, &texts);
-        let alone = run.without(|row| row.paired_with.is_some());
+        let alone = run.without(|row| row.base().is_some());
         shows(ladder, &alone, &[">(1.10)<"]);
     }
 

@@ -150,10 +150,10 @@ fn unclaimed<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Row> {
 }
 
 fn gain(row: &Row) -> Option<TableRow> {
-    let base = row.paired_with.as_ref()?;
+    let base = row.base()?;
     Some(row! {
         "faster than" => format!("{} {}", ladder::short(base.stage()), base.name()),
-        "on" => row.place.to_string(),
+        "on" => row.place().to_string(),
         "claimed" => Cell::Empty,
         "measured" => times(row.value(Metric::SpeedupP50)?, 2),
         "same preset" => Cell::Empty,

@@ -119,8 +119,8 @@ impl<'a> From<&'a Difference> for Entry<'a> {
         let ratio = of.ratio.as_ref();
         Self {
             subject: of.subject.as_str(),
-            place: of.place.to_string(),
-            source: of.source,
+            place: of.place().to_string(),
+            source: of.source(),
             group: of.group,
             change: of.change,
             metric,
@@ -254,7 +254,7 @@ impl<'a> From<&'a candidate::Candidate> for Candidate<'a> {
             timed: of
                 .timed
                 .rows()
-                .filter(|row| row.place != Place::All)
+                .filter(|row| row.place() != Place::All)
                 .collect(),
             failures: of.failures().collect(),
             unsupported: of.unsupported(),

@@ -4,7 +4,7 @@
 use super::{brief, or_dash, or_empty, state, three_digits, us};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::View;
-use crate::judge::best::{self, p50};
+use crate::judge::best::{self, Latency, p50};
 use crate::judge::claims::{self, Claimed};
 use crate::judge::gaps;
 use crate::judge::list::{distinct, grouped, joined};
@@ -330,7 +330,7 @@ pub fn unit(place: &ProblemPlace) -> &'static str {
 
 /// `531 (73 %)`: what a kernel does per second, in the [`unit`] of its problem where that is given, and the share of the ceiling.
 fn rate(view: &View<'_>, row: &Row, unit: &str) -> Option<String> {
-    let place = row.place.problem()?;
+    let place = row.problem()?;
     let rate = rate_of(place, p50(row))?;
     let share = share(view, place, rate).map(|share| format!("({share:.0} %)"));
     let words = [three_digits(rate / 1e12), unit.to_string()];
@@ -379,7 +379,10 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
     let withheld = shown_stages(report).filter_map(|stage| {
         let place = own_problem(stage).unwrap_or_else(|| stage.first_place());
         let latency = best::latency(view, &best::subject(view, stage), &place)?;
-        Some(format!("No latency of {}: {}.", stage.id, latency.err()?))
+        match latency {
+            Latency::Shown(_) => None,
+            Latency::Withheld(why) => Some(format!("No latency of {}: {why}.", stage.id)),
+        }
     });
     let about = (!sessions.is_empty()).then(|| {
         format!(
@@ -429,8 +432,9 @@ pub fn score(view: &View<'_>) -> Option<String> {
         .iter()
         .filter(|problem| !view.is_stale(problem.ours));
     let judged = judged.filter_map(|problem| {
-        let (peer, over) = problem.fastest?;
-        Some((over.estimate(Metric::SpeedupP50), peer, problem.place))
+        let rival = problem.fastest?;
+        let ratio = rival.over.estimate(Metric::SpeedupP50);
+        Some((ratio, rival.time, problem.place))
     });
     let mut ratios: Vec<(Figure, &Row, &ProblemPlace)> = judged.collect();
     ratios.sort_by(|(a, ..), (b, ..)| a.value.total_cmp(&b.value));
@@ -473,7 +477,10 @@ fn headline(report: &Report<'_>) -> Option<String> {
     let facts = ["mission", LARGE].into_iter().filter_map(|shape| {
         let place = ProblemPlace::new(shape, Dtype::F16, Mask::Full);
         let problem = problems.iter().find(|problem| *problem.place == place)?;
-        let (peer, _) = problem.fastest.filter(|_| !view.is_stale(problem.ours))?;
+        let peer = problem
+            .fastest
+            .filter(|_| !view.is_stale(problem.ours))?
+            .time;
         let rate = rate_of(&place, p50(problem.ours))?;
         let share = share(view, &place, rate).filter(|_| kind(&place) == Kind::Large);
         let rate = share.map_or(String::new(), |share| {

@@ -85,9 +85,9 @@ fn cells(row: &Row, metrics: &[Metric]) -> TableRow {
     let notes = Some(notes).filter(|notes| !notes.is_empty());
     [
         row! {
-            "what" => row.place.to_string().trim_start_matches(": "),
+            "what" => row.place().to_string().trim_start_matches(": "),
             "where" => short(&row.subject),
-            "against" => or_dash(row.paired_with.as_ref().map(short)),
+            "against" => or_dash(row.base().map(short)),
         },
         each(Some(row), metrics),
         GateId::ALL.map(verdict).into(),

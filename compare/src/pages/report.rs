@@ -10,11 +10,11 @@ use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
 use crate::judge::gaps;
 use crate::judge::list::{count, distinct, grouped, joined, tallied};
-use crate::judge::peers::{self, Problem};
+use crate::judge::peers::{self, Problem, Rival};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{NOTHING, Report, counts};
 use crate::table::session::{Gpu, Progress};
-use crate::table::{Place, Relation, Row, Session, Source};
+use crate::table::{Place, Relation, Row, Session};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::reference;
@@ -89,15 +89,16 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
 pub fn verdict(report: &Report<'_>) -> String {
     let worse = report
         .regressed()
-        .map(|(worse, since)| format!("; {worse} worse since {since}"));
+        .map(|regressed| format!("; {} worse since {}", regressed.count, regressed.session));
     format!("{}{}", report.overall(), worse.unwrap_or_default())
 }
 
 /// Of a run, the problems of which a part of the rows is judged, and how large that is.
 fn sampled(report: &Report<'_>) -> Option<String> {
     report.view.run?;
-    let place = |row: &'_ Row| match &row.place {
-        Place::Case(place, _) | Place::Problem(place) => Some(place.clone()),
+    let place = |row: &Row| match row.place() {
+        Place::Problem(problem) => Some(problem.clone()),
+        Place::Case(case) => Some(case.problem.clone()),
         _ => None,
     };
     let places = distinct(report.view.table.rows().filter_map(place));
@@ -130,9 +131,9 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
         stood(claims)
     };
     let since = report.since.as_ref();
-    let since = since.map(|(since, changes)| format!("since `{since}`: {}", counts(changes)));
+    let since = since.map(|since| format!("since `{}`: {}", since.session, counts(&since.changes)));
     let is_of_run = |row: &Row| report.view.is_reported(row);
-    let has_peers = peers::arms(&report.view.table).any(is_of_run);
+    let has_peers = report.view.table.peer_times().any(is_of_run);
     let score = ladder::score(&report.view).filter(|_| has_peers);
     let lines = [
         ("correct", correct(report)),
@@ -161,7 +162,7 @@ fn correct(report: &Report<'_>) -> Option<String> {
     let others = words.iter().filter(|word| **word != "pass");
     let others = tallied(others.copied(), &STATES);
     let others = Some(others).filter(|others| !others.is_empty());
-    let tested = self_test::counts(report.view.table.rows_by(Source::SelfTest));
+    let tested = self_test::counts(report.view.table.self_tests());
     let passed = format!(
         "{passed} of {} every gate",
         count(words.len(), "variant passes", "variants pass")
@@ -211,7 +212,7 @@ fn old(report: &Report<'_>, others: &[Report<'_>]) -> Option<String> {
 /// Whether no kernel of ours is as it was measured on that GPU.
 fn is_wholly_stale(report: &Report<'_>) -> bool {
     let view = &report.view;
-    let mut timed = best::timed(&view.table).peekable();
+    let mut timed = view.table.latencies().peekable();
     timed.peek().is_some() && timed.all(|row| view.is_stale(row))
 }
 
@@ -398,7 +399,7 @@ fn beside_peers(report: &Report<'_>, problem: &Problem<'_>) -> TableRow {
 
 /// The fastest peer's time / ours, with its interval where that is not all above 1, and the peer's name where it has no column.
 fn over_fastest(problem: &Problem<'_>) -> Cell {
-    let Some((peer, over)) = problem.fastest else {
+    let Some(Rival { time: peer, over }) = problem.fastest else {
         return Cell::Empty;
     };
     let ratio = over.estimate(Metric::SpeedupP50);

@@ -126,7 +126,7 @@ impl Show<'_> {
             Section::Peers => self.measured(&[Source::Peers], all),
             Section::Claims => self.claims(),
             Section::SelfTest => {
-                let tested = self.report.view.table.rows_by(Source::SelfTest);
+                let tested = self.report.view.table.self_tests();
                 let tested = tested.filter(|row| {
                     row.subject.name().is_empty() || self.covers(row.subject.stage())
                 });
@@ -147,16 +147,19 @@ impl Show<'_> {
             let stage = view.stage(row.subject.stage());
             stage.is_some_and(|stage| best::subject(view, stage) == row.subject)
         };
-        let is_shown = |row: &&Row| match row.source {
+        let is_shown = |row: &&Row| match row.source() {
             Source::Peers => true,
             Source::ComputeSanitizer => self.covers(row.subject.stage()),
-            Source::Gpu if best::withheld(view, row).is_some() || !best::is_latency(row) => false,
-            Source::Emulator if row.place.problem().is_none() => false,
+            Source::Gpu if best::withheld(view, row).is_some() || !row.is_latency() => false,
+            Source::Emulator if row.problem().is_none() => false,
             _ if self.stages.is_empty() => is_best(row),
             _ => self.covers(row.subject.stage()),
         };
-        let rows = view.table.rows().filter(|row| source.contains(&row.source));
-        let by_place = grouped(rows.filter(is_shown).map(|row| (&row.place, row))).into_iter();
+        let rows = view
+            .table
+            .rows()
+            .filter(|row| source.contains(&row.source()));
+        let by_place = grouped(rows.filter(is_shown).map(|row| (row.place(), row))).into_iter();
         let rows = by_place.flat_map(|(_, mut rows)| {
             rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
             rows
@@ -169,7 +172,7 @@ impl Show<'_> {
                 "main loop" => or_dash(main_loop(row)),
             }
         };
-        let row = |row: &Row| match row.source {
+        let row = |row: &Row| match row.source() {
             Source::Ptxas | Source::Kernel => [cells(row, metrics), build_cells(row)].concat(),
             _ => cells(row, metrics),
         };

@@ -7,7 +7,7 @@ use crate::judge::View;
 use crate::judge::claims::claims;
 use crate::judge::list::joined;
 use crate::judge::verdict::Report;
-use crate::table::Source;
+use common::device::BackendKind;
 
 /// What a table has that its report is about, in place of a run's: `the committed table of NVIDIA H200 (speed claims: 113 of 145 hold)`.
 pub fn committed(view: &View<'_>) -> Option<String> {
@@ -36,8 +36,8 @@ pub fn document(report: &Report<'_>, committed: Option<String>) -> Vec<Block> {
         Block::strong(report::verdict(report)),
     ];
     let ladder = match report.view.backend() {
-        Source::Emulator => counted::blocks(report),
-        _ => some(ladder::ladder(report)),
+        BackendKind::Emulated => counted::blocks(report),
+        BackendKind::Cuda => some(ladder::ladder(report)),
     };
     let missing = report::missing(report, true);
     [report::failures(report), ladder, missing, end].concat()

@@ -5,12 +5,12 @@ use super::*;
 use crate::document::Block;
 use crate::document::markdown::markdown;
 use crate::document::terminal::terminal;
+use crate::judge::View;
 use crate::judge::diff;
 use crate::judge::verdict::{self, Report, of_differences};
-use crate::judge::{View, best};
 use crate::table::Role;
 use crate::table::session::Progress;
-use crate::table::{self, Place, ProblemPlace, Run, Source, StageMeta};
+use crate::table::{self, Kind, Place, ProblemPlace, Run, Source, StageMeta};
 use crate::testing::scenario::{self, each};
 use crate::testing::{CPASYNC, WMMA, table};
 use clap::ValueEnum;
@@ -106,13 +106,13 @@ fn a_run_shows_what_it_measured_alone() {
 fn what_is_missing_or_stale_is_said_on_the_first_screen() {
     let (stages, table) = committed();
     // A goal of the choice that is missed would come first.
-    let table = table.part(|row| row.source != Source::Draw);
+    let table = table.part(|row| row.source() != Source::Draw);
     let mut changed = stages.clone();
     for stage in &mut changed {
         stage.identity = "changed".into();
     }
-    let one = Place::claims(stages.last().unwrap().first_dtype());
-    let unmeasured = table.part(|row| row.source != Source::Emulator || row.place != one);
+    let one = Kind::Counters(ProblemPlace::claims(stages.last().unwrap().first_dtype()));
+    let unmeasured = table.part(|row| row.kind != one);
     let nothing = table::Table::default();
     for (stages, table, says) in [
         (
@@ -166,7 +166,7 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
     let timed = against_peers_on_everything().table;
     let of_peers = timed
         .rows_by(Source::Peers)
-        .filter(|row| row.place.problem().is_some());
+        .filter(|row| row.problem().is_some());
     for row in of_peers.cloned() {
         if table.get(&row.key()).is_none() {
             table.append(row);
@@ -182,11 +182,13 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
         };
         let rows = table.rows().filter(|row| row.subject.stage() == stage.id);
         let rows: Vec<Row> = rows.cloned().collect();
-        table.extend(rows.into_iter().map(|row| Row {
-            subject: renamed(&row.subject),
-            paired_with: row.paired_with.as_ref().map(renamed),
-            ..row
-        }));
+        for mut row in rows {
+            row.subject = renamed(&row.subject);
+            if let Kind::Pair { base, .. } | Kind::PeerPair { base, .. } = &mut row.kind {
+                *base = renamed(base);
+            }
+            table.append(row);
+        }
         stages.push(StageMeta { id: again, ..stage });
     }
     report_of(&stages, &table, |report| {
@@ -200,7 +202,7 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
     });
     let failed: Vec<Row> = table
         .rows()
-        .filter(|row| row.place == Place::All)
+        .filter(|row| row.place() == Place::All)
         .cloned()
         .collect();
     table.extend(failed.into_iter().map(|mut row| {
@@ -629,7 +631,7 @@ fn a_variant_that_two_sources_know_is_new_once() {
 fn a_comparison_with_the_committed_table_fits_on_a_screen_or_two() {
     let (stages, base) = committed();
     let mut new = base.clone();
-    let slow: Vec<Row> = best::timed(&base).cloned().collect();
+    let slow: Vec<Row> = base.latencies().cloned().collect();
     new.extend(slow.into_iter().map(|mut row| {
         let Figure { value, .. } = row.estimate(Metric::P50);
         row.figures.insert(

@@ -3,21 +3,22 @@ use super::*;
 use crate::cli::Cli;
 use crate::judge::View;
 use crate::judge::list::distinct;
+use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::python::bench::{PeerOutputs, graphs, stand_ins};
 use crate::python::pair::{
-    Sampled, SustainedArms, absent, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
+    Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
 };
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use crate::table::StageMeta;
 use crate::table::{Claim, ProblemPlace, Run};
 use crate::testing::scenario::each;
-use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, peer_sampled, samples, timed};
+use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, samples, timed};
 use clap::Parser;
 use common::format::Format;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::sustained::{Load, Sustained};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
-use common::verdict::{GateId, Verdict};
+use common::verdict::{GateId, GateResult, Verdict};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::de::IgnoredAny;
@@ -77,7 +78,7 @@ fn what_a_session_measures_again_goes() {
         };
         let mut run = timed(testing::US)
             .peers("mission", 10.0, &[("torch-default", 20.0, true)])
-            .with(absent("torch-flash", Place::All, "not there"));
+            .with(Row::absent_peer("torch-flash", None, "not there"));
         let ours = |run: &Run| run.table.rows_by(Source::Gpu).count();
         let before = ours(&run);
         begin_session(&mut run, &[item]);
@@ -85,7 +86,7 @@ fn what_a_session_measures_again_goes() {
         let places = run
             .table
             .rows_by(Source::Peers)
-            .map(|row| row.place.to_string());
+            .map(|row| row.place().to_string());
         distinct(places)
     };
     for (peers, expected) in [("10", false), ("10 torch-flash 16", true)] {
@@ -110,7 +111,7 @@ fn python_is_asked_and_answers() {
         gpu: Some("NVIDIA H200".into()),
         uuid: "unknown".into(),
         peers: vec![peer("torch-flash")],
-        absent: vec![absent("flash-attn", Place::All, "not installed")],
+        absent: vec![Row::absent_peer("flash-attn", None, "not installed")],
     };
     assert_eq!(session.ask::<Hello>("hello", json!({})).unwrap(), hello);
     let flash = || json!({ "peer": "torch-flash" });
@@ -611,6 +612,21 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     assert_eq!(asked[3..], [8; 4]);
 }
 
+fn peer_sampled(subject: &str, us: f64, is_right: bool) -> Sampled {
+    let gates = [GateId::C1, GateId::C2, GateId::C3]
+        .map(|gate| GateResult::judge(gate, is_right || gate != GateId::C2, "too large"));
+    Sampled {
+        subject: subject.into(),
+        device_us: samples(us),
+        sustained: None,
+        host_us: Some(samples(20.0)),
+        judged: OfBuffers {
+            max_abs: 1.5e-4,
+            gates: gates.to_vec(),
+        },
+    }
+}
+
 #[test]
 fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     let place = ProblemPlace::claims(Dtype::F16);
@@ -620,8 +636,8 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
         let ours = peer_sampled(CPASYNC, 10.0, ours_right);
         let row = pair(&theirs, &ours, &place, "warm L2", &speed_of_light).unwrap()?;
         assert_eq!(
-            (row.subject.as_str(), row.paired_with.clone()),
-            (CPASYNC, Some("torch-flash".into()))
+            (row.subject.as_str(), row.base()),
+            (CPASYNC, Some(&"torch-flash".into()))
         );
         let speedup = row.value(Metric::SpeedupP50).unwrap();
         Some(format!(

@@ -1,7 +1,7 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
 use super::pair::{
-    Sampled, SustainedArms, absent, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
+    Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
 };
 use super::session::{Finished, Peer, Python, SessionError};
 use crate::instrument::process::Scratch;
@@ -9,11 +9,11 @@ use crate::judge::View;
 use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::loaded;
-use crate::measure::rows::not_launched;
 use crate::measure::timed_problem::TimedProblem;
 use crate::table::StageMeta;
 use crate::table::VariantMeta;
-use crate::table::{Place, ProblemPlace, Row, Subject};
+use crate::table::measured::not_launched;
+use crate::table::{ProblemPlace, Row, Subject};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::format::Format;
@@ -167,7 +167,7 @@ impl<'a> Bench<'a> {
         let candidate = pythons.iter().position(|python| python.candidate.is_some());
         let lost = |python, name: &str, error: &anyhow::Error| {
             let reason = error.to_string();
-            let row = absent(name, Place::Problem(item.place.clone()), &reason);
+            let row = Row::absent_peer(name, Some(item.place.clone()), &reason);
             match error.downcast_ref() {
                 Some(SessionError::Unsupported(_)) => row,
                 _ if candidate == Some(python) => row.verdict(&not_launched(&reason)),

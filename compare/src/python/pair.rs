@@ -1,7 +1,6 @@
 //! From interleaved samples to figures, ratios and verdicts. Pure.
 
-use crate::measure::rows;
-use crate::table::{Place, ProblemPlace, Row, Source, Subject};
+use crate::table::{Kind, ProblemPlace, Row, Subject};
 use common::metric::Metric;
 use common::timing::stats::{SampleError, Summary};
 use common::timing::sustained::Sustained;
@@ -129,9 +128,10 @@ impl Sampled {
 
     /// Its row. `cache` is what the buffers amount to.
     pub fn row(&self, place: &ProblemPlace, cache: &str) -> Result<Row, SampleError> {
-        let row = Row::new(&self.subject, Place::Problem(place.clone()), Source::Peers);
-        let row = rows::arm(row, &Summary::of(self.us())?, &self.judged.gates);
-        let row = self.in_regime(row.conditions(cache));
+        let row = Row::new(&self.subject, Kind::PeerTime(place.clone()))
+            .timed(&Summary::of(self.us())?, &self.judged.gates)
+            .conditions(cache);
+        let row = self.in_regime(row);
         let host = self.host_us.as_deref().map(Summary::of).transpose()?;
         Ok(row
             .with_figures(host.map(|host| (Metric::HostP50, host.p50)))
@@ -148,7 +148,7 @@ impl Sampled {
 
     fn in_regime(&self, row: Row) -> Row {
         match &self.sustained {
-            Some(sustained) => rows::sustained(row, &sustained.load),
+            Some(sustained) => row.sustained_by(&sustained.load),
             None => row,
         }
     }
@@ -174,11 +174,10 @@ pub fn pair(
     if base.is_empty() || new.is_empty() {
         return Ok(None);
     }
-    let row = rows::pair(
+    let row = Row::peer_pair(
         ours.subject.clone(),
         theirs.subject.clone(),
         place.clone(),
-        Source::Peers,
         &Comparison::of(base, new)?,
         speed_of_light,
     );
@@ -186,9 +185,4 @@ pub fn pair(
         true => ours.in_regime(row.conditions(cache)),
         false => row,
     }))
-}
-
-/// A peer that was not timed: on a problem, or on none because it is not there.
-pub fn absent(peer: &str, place: Place, reason: impl Into<String>) -> Row {
-    Row::new(peer, place, Source::Peers).note(reason)
 }

@@ -1,12 +1,16 @@
 //! A row as one JSON object of flat columns, and back.
 
-use super::row::{Figure, Judged, Place, ProblemPlace, Row, Subject};
+use super::figure::Figure;
+use super::kind::{CasePlace, Instance, Kind, Place, ProblemPlace, REGRET, Source};
+use super::row::{Impossible, Judged, Row, Subject};
+use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::GateId;
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Suffixes of the columns that belong to a metric or a gate.
@@ -20,196 +24,314 @@ impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("subject", &self.subject)?;
-        match &self.place {
-            Place::All => {}
-            Place::Problem(place) => problem(&mut map, place)?,
-            Place::Case(place, input) => {
-                problem(&mut map, place)?;
-                map.serialize_entry("input", input)?;
-            }
-            Place::Instance {
-                dtype,
-                head_dim,
-                arch,
-            } => {
-                map.serialize_entry("dtype", dtype)?;
-                map.serialize_entry("head_dim", head_dim)?;
-                optional(&mut map, "arch", arch)?;
-            }
-            Place::Named(item) => map.serialize_entry("item", item)?,
-        }
-        map.serialize_entry("by", &self.source)?;
-        optional(&mut map, "against", &self.paired_with)?;
-        optional(&mut map, "under", &self.conditions)?;
+        write_kind(&mut map, &self.kind)?;
+        optional(&mut map, "under", self.conditions.as_ref())?;
         if !self.session.is_empty() {
             map.serialize_entry("session", &self.session)?;
         }
-        optional(&mut map, "identity", &self.identity)?;
-        optional(&mut map, "code", &self.code)?;
-        for (metric, figure) in &self.figures {
-            let name = metric.name();
-            map.serialize_entry(&name, &number(figure.value))?;
-            if let Some((low, high)) = figure.interval {
-                map.serialize_entry(&format!("{name}{LOW}"), &number(low))?;
-                map.serialize_entry(&format!("{name}{HIGH}"), &number(high))?;
-            }
-        }
-        for (gate, judged) in &self.verdicts {
-            map.serialize_entry(&gate.to_string(), &judged.verdict)?;
-            optional(&mut map, &format!("{gate}{PASSED}"), &judged.passed)?;
-            optional(&mut map, &format!("{gate}{CASES}"), &judged.of)?;
-            let reason = Some(&judged.reason).filter(|reason| !reason.is_empty());
-            optional(&mut map, &format!("{gate}{REASON}"), &reason)?;
-        }
-        optional(&mut map, "note", &self.note)?;
+        optional(&mut map, "identity", self.identity.as_ref())?;
+        optional(&mut map, "code", self.code.as_ref())?;
+        write_figures(&mut map, self)?;
+        write_verdicts(&mut map, self)?;
+        optional(&mut map, "note", self.note.as_ref())?;
         map.end()
     }
 }
 
-impl<'de> Deserialize<'de> for Row {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let columns = deserializer.deserialize_map(Once)?;
-        row(&columns).map_err(D::Error::custom)
+fn write_kind<M: SerializeMap>(map: &mut M, kind: &Kind) -> Result<(), M::Error> {
+    match kind.place() {
+        Place::All => {}
+        Place::Problem(problem) => write_problem(map, problem)?,
+        Place::Case(case) => {
+            write_problem(map, &case.problem)?;
+            map.serialize_entry("input", &case.input)?;
+        }
+        Place::Instance { instance, arch } => {
+            map.serialize_entry("dtype", &instance.dtype)?;
+            map.serialize_entry("head_dim", &instance.head_dim)?;
+            optional(map, "arch", arch)?;
+        }
+        Place::Named(item) => map.serialize_entry("item", item)?,
     }
+    map.serialize_entry("by", &kind.source())?;
+    optional(map, "against", kind.base())
 }
 
-fn problem<M: SerializeMap>(map: &mut M, place: &ProblemPlace) -> Result<(), M::Error> {
-    map.serialize_entry("shape", &place.shape)?;
-    map.serialize_entry("dtype", &place.dtype)?;
-    map.serialize_entry("mask", &place.mask)?;
-    optional(map, "cold", &place.cold.then_some(true))
+fn write_problem<M: SerializeMap>(map: &mut M, problem: &ProblemPlace) -> Result<(), M::Error> {
+    map.serialize_entry("shape", &problem.shape)?;
+    map.serialize_entry("dtype", &problem.dtype)?;
+    map.serialize_entry("mask", &problem.mask)?;
+    optional(map, "cold", problem.cold.then_some(true))
+}
+
+fn write_figures<M: SerializeMap>(map: &mut M, row: &Row) -> Result<(), M::Error> {
+    for (metric, figure) in &row.figures {
+        let name = metric.name();
+        map.serialize_entry(&name, &number(figure.value))?;
+        if let Some((low, high)) = figure.interval {
+            map.serialize_entry(&format!("{name}{LOW}"), &number(low))?;
+            map.serialize_entry(&format!("{name}{HIGH}"), &number(high))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_verdicts<M: SerializeMap>(map: &mut M, row: &Row) -> Result<(), M::Error> {
+    for (gate, judged) in &row.verdicts {
+        map.serialize_entry(&gate.to_string(), &judged.verdict)?;
+        optional(map, &format!("{gate}{PASSED}"), judged.passed)?;
+        optional(map, &format!("{gate}{CASES}"), judged.of)?;
+        if !judged.reason.is_empty() {
+            map.serialize_entry(&format!("{gate}{REASON}"), &judged.reason)?;
+        }
+    }
+    Ok(())
 }
 
 fn optional<M: SerializeMap>(
     map: &mut M,
     column: &str,
-    value: &Option<impl Serialize>,
+    value: Option<impl Serialize>,
 ) -> Result<(), M::Error> {
     match value {
-        Some(value) => map.serialize_entry(column, value),
+        Some(value) => map.serialize_entry(column, &value),
         None => Ok(()),
     }
 }
 
-/// A whole number is written as one: 216, not 216.0. JSON has no NaN, so null stands for it.
+/// Returns a whole number as one: 216, not 216.0. JSON has no NaN, so null stands for it.
 fn number(value: f64) -> Value {
-    match value {
-        whole if whole.fract() == 0.0 && whole.abs() < 9e15 => (whole as i64).into(),
-        other => other.into(),
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        (value as i64).into()
+    } else {
+        value.into()
     }
 }
 
-/// What a line has, each column once: JSON would take the last of two.
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let columns = deserializer.deserialize_map(EachOnce)?;
+        read_row(&columns).map_err(D::Error::custom)
+    }
+}
+
+/// A reason why a line is no row.
+#[derive(Debug, thiserror::Error)]
+enum ColumnError {
+    #[error("column `{column}`: {source}")]
+    Malformed {
+        column: String,
+        source: serde_json::Error,
+    },
+    #[error("missing field `{0}`")]
+    Missing(&'static str),
+    #[error("an interval has two ends: `{low}` and `{high}`")]
+    OneEnd { low: String, high: String },
+    #[error("no row by {source_name} has these columns of a place and of another arm")]
+    NoKind { source_name: Source },
+    #[error(transparent)]
+    Impossible(#[from] Impossible),
+}
+
+/// The columns of a line, each of which occurs once: JSON would take the last of two.
 struct Columns(Map<String, Value>);
 
-struct Once;
+struct EachOnce;
 
-impl<'de> Visitor<'de> for Once {
+impl<'de> Visitor<'de> for EachOnce {
     type Value = Columns;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("columns")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut columns: A) -> Result<Self::Value, A::Error> {
-        let mut all = Map::new();
-        while let Some((column, value)) = columns.next_entry::<String, _>()? {
-            if all.insert(column.clone(), value).is_some() {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut columns = Map::new();
+        while let Some((column, value)) = entries.next_entry::<String, _>()? {
+            if columns.insert(column.clone(), value).is_some() {
                 return Err(A::Error::custom(format!("duplicate field `{column}`")));
             }
         }
-        Ok(Columns(all))
+        Ok(Columns(columns))
     }
 }
 
 impl Columns {
-    fn read<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, String> {
+    fn read<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, ColumnError> {
         let value = self.0.get(column).map(T::deserialize).transpose();
-        value.map_err(|error| format!("column `{column}`: {error}"))
+        value.map_err(|source| ColumnError::Malformed {
+            column: column.to_string(),
+            source,
+        })
     }
 
-    fn required<T: DeserializeOwned>(&self, column: &str) -> Result<T, String> {
-        let value = self.read(column)?;
-        value.ok_or_else(|| format!("missing field `{column}`"))
+    fn required<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, ColumnError> {
+        self.read(column)?.ok_or(ColumnError::Missing(column))
     }
 
-    fn number(&self, column: &str) -> Result<Option<f64>, String> {
+    fn number(&self, column: &str) -> Result<Option<f64>, ColumnError> {
         let value: Option<Option<f64>> = self.read(column)?;
         Ok(value.map(|value| value.unwrap_or(f64::NAN)))
     }
 }
 
-/// Without columns that this version does not know.
-fn row(columns: &Columns) -> Result<Row, String> {
-    let (item, shape) = (columns.read("item")?, columns.read("shape")?);
-    let place = match (item, shape, columns.read("dtype")?) {
-        (Some(item), ..) => Place::Named(item),
-        (None, Some(shape), _) => {
-            let place = ProblemPlace {
-                shape,
-                dtype: columns.required("dtype")?,
-                mask: columns.required("mask")?,
-                cold: columns.read("cold")?.unwrap_or_default(),
-            };
-            match columns.read("input")? {
-                Some(input) => Place::Case(place, input),
-                None => Place::Problem(place),
-            }
-        }
-        (None, None, Some(dtype)) => Place::Instance {
-            dtype,
-            head_dim: columns.required("head_dim")?,
-            arch: columns.read("arch")?,
-        },
-        (None, None, None) => Place::All,
-    };
+/// The columns that show where a row stands.
+enum PlaceColumns {
+    All,
+    Problem(ProblemPlace),
+    Case(CasePlace),
+    Instance {
+        instance: Instance,
+        arch: Option<String>,
+    },
+    Named(String),
+}
+
+/// Reads the columns that this version knows, and no others.
+fn read_row(columns: &Columns) -> Result<Row, ColumnError> {
+    let place = read_place(columns)?;
     let subject: Subject = columns.required("subject")?;
-    let mut row = Row {
-        paired_with: columns.read("against")?,
+    let kind = read_kind(columns, &subject, place)?;
+    let row = Row {
         conditions: columns.read("under")?,
         session: columns.read("session")?.unwrap_or_default(),
         identity: columns.read("identity")?,
         code: columns.read("code")?,
         note: columns.read("note")?,
-        ..Row::new(subject, place, columns.required("by")?)
+        figures: read_figures(columns)?,
+        verdicts: read_verdicts(columns)?,
+        ..Row::new(subject, kind)
     };
+    match row.impossible() {
+        Some(impossible) => Err(impossible.into()),
+        None => Ok(row),
+    }
+}
+
+fn read_place(columns: &Columns) -> Result<PlaceColumns, ColumnError> {
+    if let Some(item) = columns.read("item")? {
+        return Ok(PlaceColumns::Named(item));
+    }
+    if let Some(shape) = columns.read("shape")? {
+        let problem = ProblemPlace {
+            shape,
+            dtype: columns.required("dtype")?,
+            mask: columns.required("mask")?,
+            cold: columns.read("cold")?.unwrap_or_default(),
+        };
+        return Ok(match columns.read("input")? {
+            Some(input) => PlaceColumns::Case(CasePlace { problem, input }),
+            None => PlaceColumns::Problem(problem),
+        });
+    }
+    let Some(dtype) = columns.read("dtype")? else {
+        return Ok(PlaceColumns::All);
+    };
+    let head_dim = columns.required("head_dim")?;
+    Ok(PlaceColumns::Instance {
+        instance: Instance { dtype, head_dim },
+        arch: columns.read("arch")?,
+    })
+}
+
+/// Returns the kind that has these columns: no two kinds of one subject have the same.
+fn read_kind(
+    columns: &Columns,
+    subject: &Subject,
+    place: PlaceColumns,
+) -> Result<Kind, ColumnError> {
+    use PlaceColumns::{All, Case, Named, Problem};
+    let source = columns.required("by")?;
+    if let Some(base) = columns.read("against")? {
+        return match (source, place) {
+            (Source::Gpu, Problem(problem)) => Ok(Kind::Pair { problem, base }),
+            (Source::Peers, Problem(problem)) => Ok(Kind::PeerPair { problem, base }),
+            _ => Err(ColumnError::NoKind {
+                source_name: source,
+            }),
+        };
+    }
+    let kind = match (source, place) {
+        (
+            Source::Kernel,
+            PlaceColumns::Instance {
+                instance,
+                arch: None,
+            },
+        ) => Kind::Declared(instance),
+        (
+            Source::Ptxas,
+            PlaceColumns::Instance {
+                instance,
+                arch: Some(arch),
+            },
+        ) => Kind::Compiled { instance, arch },
+        (Source::Emulator, All) => Kind::Checked(BackendKind::Emulated),
+        (Source::Emulator, Case(case)) => Kind::Case(BackendKind::Emulated, case),
+        (Source::Emulator, Problem(problem)) => Kind::Counters(problem),
+        (Source::Gpu, All) => Kind::Checked(BackendKind::Cuda),
+        (Source::Gpu, Case(case)) => Kind::Case(BackendKind::Cuda, case),
+        (Source::Gpu, Problem(problem)) => Kind::Latency(problem),
+        (Source::Draw, Problem(problem)) => Kind::RandomTime(problem),
+        (Source::Draw, Named(item)) if item == REGRET => Kind::Regret,
+        (Source::Peers, All) => Kind::PeerSession,
+        (Source::Peers, Case(case)) => Kind::CandidateCase(case),
+        (Source::Peers, Problem(problem)) => Kind::PeerTime(problem),
+        (Source::Ncu, Problem(problem)) => Kind::Profile(problem),
+        (Source::ComputeSanitizer, All) => Kind::Sanitized,
+        (Source::SelfTest, Named(item)) if !subject.name().is_empty() => Kind::Site(item),
+        (Source::SelfTest, Named(item)) if Kind::is_timer(&item) => Kind::Timer(item),
+        (Source::SelfTest, Named(item)) => Kind::Fault(item),
+        (Source::Claim, Named(item)) => Kind::Claim(item),
+        (Source::Input, Named(item)) => Kind::GivenOutput(item),
+        _ => {
+            return Err(ColumnError::NoKind {
+                source_name: source,
+            });
+        }
+    };
+    Ok(kind)
+}
+
+fn read_figures(columns: &Columns) -> Result<BTreeMap<Metric, Figure>, ColumnError> {
+    let mut figures = BTreeMap::new();
     for &metric in Metric::ALL {
         let name = metric.name();
         let Some(value) = columns.number(&name)? else {
             continue;
         };
-        let ends = [LOW, HIGH].map(|end| format!("{name}{end}"));
-        let interval = match (columns.number(&ends[0])?, columns.number(&ends[1])?) {
+        let (low, high) = (format!("{name}{LOW}"), format!("{name}{HIGH}"));
+        let interval = match (columns.number(&low)?, columns.number(&high)?) {
             (None, None) => None,
             (Some(low), Some(high)) => Some((low, high)),
-            _ => {
-                let ends = ends.join("` and `");
-                return Err(format!("an interval has two ends: `{ends}`"));
-            }
+            (Some(_), None) | (None, Some(_)) => return Err(ColumnError::OneEnd { low, high }),
         };
-        row.figures.insert(metric, Figure { value, interval });
+        figures.insert(metric, Figure { value, interval });
     }
+    Ok(figures)
+}
+
+fn read_verdicts(columns: &Columns) -> Result<BTreeMap<GateId, Judged>, ColumnError> {
+    let mut verdicts = BTreeMap::new();
     for gate in GateId::ALL {
         let Some(verdict) = columns.read(gate.name())? else {
             continue;
         };
+        let reason = columns.read(&format!("{gate}{REASON}"))?;
         let judged = Judged {
             verdict,
             passed: columns.read(&format!("{gate}{PASSED}"))?,
             of: columns.read(&format!("{gate}{CASES}"))?,
-            reason: columns
-                .read(&format!("{gate}{REASON}"))?
-                .unwrap_or_default(),
+            reason: reason.unwrap_or_default(),
         };
-        row.verdicts.insert(gate, judged);
+        verdicts.insert(gate, judged);
     }
-    row.impossible().map_or(Ok(row), Err)
+    Ok(verdicts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Source;
     use crate::testing::scenario::each;
     use common::problem::{Dtype, Mask};
     use common::verdict::GateResult;
@@ -222,8 +344,7 @@ mod tests {
     fn a_row_is_one_line_of_flat_columns_that_reads_back() {
         let mut row = Row::new(
             "stage5-swizzle/swizzle-32x256-k4",
-            Place::Problem(ProblemPlace::claims(Dtype::F16)),
-            Source::Gpu,
+            Kind::Latency(ProblemPlace::claims(Dtype::F16)),
         )
         .conditions("warm L2")
         .figure(Metric::P50, (5.2741, 5.2722, 5.2758))
@@ -245,34 +366,96 @@ mod tests {
         );
     }
 
-    #[test]
-    fn every_place_reads_back() {
-        let place = || ProblemPlace::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal);
-        let instance = |arch: Option<&str>| Place::Instance {
+    fn problem() -> ProblemPlace {
+        ProblemPlace::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal)
+    }
+
+    fn case() -> CasePlace {
+        CasePlace {
+            problem: problem(),
+            input: "a b.safetensors".into(),
+        }
+    }
+
+    /// Returns one row of each kind, in the order of the kinds.
+    fn row_of_each_kind() -> Vec<Row> {
+        use BackendKind::{Cuda, Emulated};
+        let instance = Instance {
             dtype: Dtype::E4m3,
             head_dim: 128,
-            arch: arch.map(String::from),
         };
-        for place in [
-            Place::All,
-            Place::Problem(place()),
-            Place::Problem(ProblemPlace {
-                cold: true,
-                ..place()
-            }),
-            Place::Case(place(), "a b.safetensors".into()),
-            instance(None),
-            instance(Some("sm_90a")),
-            Place::Named("kernel.cu:166 __syncthreads: \"tile read\"".into()),
-        ] {
-            let row = Row::new("s/v", place, Source::Emulator).paired_with("s/w");
-            assert_eq!(read(&serde_json::to_string(&row).unwrap()).unwrap(), row);
+        let cold = ProblemPlace {
+            cold: true,
+            ..problem()
+        };
+        let site = "kernel.cu:166 __syncthreads: \"tile read\"";
+        let kinds = [
+            ("s/v", Kind::Declared(instance)),
+            (
+                "s/v",
+                Kind::Compiled {
+                    instance,
+                    arch: "sm_90a".into(),
+                },
+            ),
+            ("s/v", Kind::Checked(Emulated)),
+            ("s/v", Kind::Checked(Cuda)),
+            ("s/v", Kind::Case(Emulated, case())),
+            ("s/v", Kind::Case(Cuda, case())),
+            ("s/v", Kind::Counters(problem())),
+            ("s/v", Kind::Latency(cold)),
+            (
+                "s/v",
+                Kind::Pair {
+                    problem: problem(),
+                    base: "s/w".into(),
+                },
+            ),
+            ("s/v", Kind::RandomTime(problem())),
+            ("attention-ladder", Kind::Regret),
+            ("ceiling", Kind::PeerSession),
+            ("torch-flash", Kind::PeerTime(problem())),
+            (
+                "s/v",
+                Kind::PeerPair {
+                    problem: problem(),
+                    base: "torch-flash".into(),
+                },
+            ),
+            ("mine.py:attention", Kind::CandidateCase(case())),
+            ("s/v", Kind::Profile(problem())),
+            ("s/v", Kind::Sanitized),
+            ("self-test", Kind::Fault("timers".into())),
+            ("s/v", Kind::Site(site.into())),
+            ("self-test", Kind::whole_timer()),
+            ("self-test", Kind::timer("injected delay")),
+            ("s/f", Kind::Claim("f p50 over x on mission".into())),
+            ("a.safetensors", Kind::GivenOutput("out, full mask".into())),
+        ];
+        kinds.map(|(subject, kind)| Row::new(subject, kind)).into()
+    }
+
+    #[test]
+    fn a_row_of_each_kind_reads_back() {
+        for row in row_of_each_kind() {
+            let read = read(&serde_json::to_string(&row).unwrap()).unwrap();
+            assert_eq!(read, row);
+            // Two kinds with the same columns are equal, and still two.
+            let (kind, before) = (format!("{:?}", read.kind), format!("{:?}", row.kind));
+            assert_eq!(kind, before);
+        }
+    }
+
+    #[test]
+    fn no_kind_comes_before_the_first() {
+        for row in row_of_each_kind() {
+            assert!(Kind::FIRST <= row.kind, "{:?}", row.kind);
         }
     }
 
     #[test]
     fn what_is_no_row_or_cannot_be_is_refused_by_its_column() {
-        let found = each(
+        let answers = each(
             r#"[]
             {"by":"gpu"}
             {"subject":"s/v"}
@@ -290,12 +473,18 @@ mod tests {
             {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
             {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
             {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
-            {"subject":"s/v","by":"ptxas","spill_bytes":-8}
-            {"subject":"s/v","by":"ncu","profiled_ns":0}
-            {"subject":"s/v","by":"gpu","speedup_p50":0.0}"#,
+            {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"ptxas","spill_bytes":-8}
+            {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"ncu","profiled_ns":0}
+            {"subject":"s/v","by":"gpu","speedup_p50":0.0}
+            {"subject":"s/v","by":"ptxas"}
+            {"subject":"s/v","dtype":"f16","head_dim":64,"by":"ptxas"}
+            {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"kernel"}
+            {"subject":"s/v","by":"gpu","against":"s/w"}
+            {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"emulator","against":"s/w"}
+            {"subject":"s/v","item":"x","by":"draw"}"#,
             |line| read(line).unwrap_err().to_string(),
         );
-        insta::assert_snapshot!(found, @r#"
+        insta::assert_snapshot!(answers, @r#"
     []
         invalid type: sequence, expected columns at line 1 column 0
     {"by":"gpu"}
@@ -330,12 +519,24 @@ mod tests {
         an interval has two ends: `p50_low` and `p50_high`
     {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
         duplicate field `p50` at line 1 column 48
-    {"subject":"s/v","by":"ptxas","spill_bytes":-8}
-        s/v on all by ptxas: spilled bytes is -8, which cannot be measured: it must be 0 or a positive number; measure it again
-    {"subject":"s/v","by":"ncu","profiled_ns":0}
-        s/v on all by ncu: time under ncu is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"ptxas","spill_bytes":-8}
+        s/v on f16 d64 sm_90a by ptxas: spilled bytes is -8, which cannot be measured: it must be 0 or a positive number; measure it again
+    {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"ncu","profiled_ns":0}
+        s/v on mission f16 full by ncu: time under ncu is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","speedup_p50":0.0}
         s/v on all by gpu: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"ptxas"}
+        no row by ptxas has these columns of a place and of another arm
+    {"subject":"s/v","dtype":"f16","head_dim":64,"by":"ptxas"}
+        no row by ptxas has these columns of a place and of another arm
+    {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"kernel"}
+        no row by kernel has these columns of a place and of another arm
+    {"subject":"s/v","by":"gpu","against":"s/w"}
+        no row by gpu has these columns of a place and of another arm
+    {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"emulator","against":"s/w"}
+        no row by emulator has these columns of a place and of another arm
+    {"subject":"s/v","item":"x","by":"draw"}
+        no row by draw has these columns of a place and of another arm
     "#);
         // An error that is no number is a finding.
         let row = read(r#"{"subject":"s/v","by":"gpu","max_error":null}"#).unwrap();

@@ -1,8 +1,12 @@
-//! What finds an edited figure: `digests.jsonl` has a SHA-256 of each session of a table, over its line of `sessions.jsonl` and its
-//! lines of the other files. Writing a table writes it anew, and reading one checks it first, so that only what `accept` or `render`
-//! made of verified rows is ever written. Whoever edits a row and computes the digests again is not found by it; a review is.
+//! Digests that find an edited figure.
 //!
-//! `sums.txt` has a checksum of each line. It decides nothing: it names the line where a digest is not right.
+//! `digests.jsonl` has a SHA-256 of each session of a table, over its line of `sessions.jsonl` and
+//! its lines of the other files. Writing a table writes it anew, and reading one checks it first,
+//! so that only what `accept` or `render` made of verified rows is ever written. Whoever edits a
+//! row and computes the digests again is not found by it, but by a review.
+//!
+//! `sums.txt` has a checksum of each line. It decides nothing: it names the line where a digest is
+//! not right.
 
 use super::error::StoreError;
 use super::files::{lines as json_lines, read, to_lines};
@@ -10,13 +14,12 @@ use super::names::{self, DIGESTS, FILES, SUMS};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The version of what the digests are of.
+/// The version of the digests.
 const FORMAT: u32 = 1;
 
-/// The digits of a line's checksum.
+/// The number of digits of a line's checksum.
 const SUM_DIGITS: usize = 8;
 
 /// The files of a folder of tables, by name.
@@ -30,7 +33,7 @@ pub struct Texts {
 #[serde(rename_all = "snake_case")]
 enum Entry {
     Format(u32),
-    /// Of the file in `attention-ladder/choice/` that was fitted to the table.
+    /// The digest of the file in `attention-ladder/choice/` that was fitted to the table.
     Choice(String),
     #[serde(untagged)]
     Session {
@@ -39,7 +42,7 @@ enum Entry {
     },
 }
 
-/// The digests of a table, by session; a row without a session is of `""`.
+/// The digests of a table, by session; rows without a session have the name `""`.
 #[derive(Debug, Default, PartialEq)]
 struct Digests {
     sessions: BTreeMap<String, String>,
@@ -53,7 +56,7 @@ struct Line<'a> {
     text: &'a [u8],
 }
 
-/// Where and how a table is not as it was written.
+/// The place where a table is not as it was written.
 #[derive(Debug, PartialEq)]
 struct Position {
     file: &'static str,
@@ -74,10 +77,9 @@ impl Texts {
     pub fn read(folder: &Path) -> Result<Self, StoreError> {
         let mut texts = Self::at(folder);
         for file in names::ALL {
-            let text = read(&texts.path(file))?;
-            texts
-                .files
-                .extend(text.map(|text| (file.to_string(), text)));
+            if let Some(text) = read(&texts.path(file))? {
+                texts.files.insert(file.to_string(), text);
+            }
         }
         Ok(texts)
     }
@@ -94,24 +96,31 @@ impl Texts {
         self.files.contains_key(DIGESTS)
     }
 
-    /// `digests.jsonl` and `sums.txt` of these files; `choice` is the digest of the choice that was fitted to them.
+    /// Returns `digests.jsonl` and `sums.txt` of these files; `choice` is the digest of the choice
+    /// that was fitted to them.
     pub fn digested(&self, choice: Option<&str>) -> [(&'static str, Vec<u8>); 2] {
-        let sessions = self.digests().into_iter();
-        let sessions = sessions.map(|(session, sha256)| Entry::Session { session, sha256 });
-        let choice = choice.map(|sha256| Entry::Choice(sha256.to_string()));
-        let entries = [Entry::Format(FORMAT)].into_iter().chain(choice);
-        let digests = to_lines(entries.chain(sessions));
+        let mut entries = vec![Entry::Format(FORMAT)];
+        if let Some(sha256) = choice {
+            entries.push(Entry::Choice(sha256.to_string()));
+        }
+        for (session, sha256) in self.digests() {
+            entries.push(Entry::Session { session, sha256 });
+        }
+        let digests = to_lines(entries);
         let mut sums = String::new();
         for file in FILES {
-            let _ = writeln!(sums, "{file}");
+            sums += file;
+            sums.push('\n');
             for line in lines(self.file(file)) {
-                let _ = writeln!(sums, "{}", sum(line.text));
+                sums += &sum(line.text);
+                sums.push('\n');
             }
         }
         [(DIGESTS, digests), (SUMS, sums.into_bytes())]
     }
 
-    /// Refuses a table that is not as `accept` wrote it. Gives the digest of its choice, if it has one.
+    /// Refuses a table that is not as `accept` wrote it. Returns the digest of its choice, if it
+    /// has one.
     pub fn verify(&self) -> Result<Option<String>, StoreError> {
         if !self.has_digests() {
             return Err(StoreError::NoDigests {
@@ -119,11 +128,12 @@ impl Texts {
             });
         }
         let written = self.written()?;
-        let found = self.digests();
-        let sessions: BTreeSet<&String> = found.keys().chain(written.sessions.keys()).collect();
-        let is_other = |session: &&String| found.get(*session) != written.sessions.get(*session);
-        let others: BTreeSet<&String> = sessions.into_iter().filter(is_other).collect();
-        let Some(first) = others.first() else {
+        let computed = self.digests();
+        let sessions = computed.keys().chain(written.sessions.keys());
+        let changed: BTreeSet<&String> = sessions
+            .filter(|name| computed.get(*name) != written.sessions.get(*name))
+            .collect();
+        let Some(first) = changed.first() else {
             return Ok(written.choice);
         };
         let Position {
@@ -131,7 +141,8 @@ impl Texts {
             line,
             session,
             what,
-        } = (self.edited(&others))
+        } = self
+            .edited(&changed)
             .or_else(|| self.missing(first))
             .unwrap_or_else(|| self.entry(first));
         Err(StoreError::Edited {
@@ -139,16 +150,16 @@ impl Texts {
             line,
             session,
             what,
-            sessions: others.len(),
+            sessions: changed.len(),
         })
     }
 
-    /// What `digests.jsonl` says.
+    /// Reads `digests.jsonl`.
     fn written(&self) -> Result<Digests, StoreError> {
         let path = self.path(DIGESTS);
         let mut digests = Digests::default();
         let mut format = None;
-        for entry in json_lines(self.file(DIGESTS), &path, |_| None)? {
+        for entry in json_lines(self.file(DIGESTS), &path)? {
             match entry {
                 Entry::Format(version) => format = Some(version),
                 Entry::Choice(sha256) => digests.choice = Some(sha256),
@@ -163,7 +174,8 @@ impl Texts {
         }
     }
 
-    /// The digest of each session: over its lines, in the order of the files, and of their bytes within a file.
+    /// Computes the digest of each session: over its lines, in the order of the files, and of their
+    /// bytes within a file.
     fn digests(&self) -> BTreeMap<String, String> {
         let mut sessions: BTreeMap<String, Vec<&[u8]>> = BTreeMap::new();
         for file in FILES {
@@ -173,48 +185,56 @@ impl Texts {
                 sessions.entry(line.session).or_default().push(line.text);
             }
         }
-        let sessions = sessions.into_iter();
         sessions
+            .into_iter()
             .map(|(session, lines)| (session, hash(&lines)))
             .collect()
     }
 
-    /// The first line of these sessions that was not written.
+    /// Returns the first line of these sessions that was not written.
     fn edited(&self, sessions: &BTreeSet<&String>) -> Option<Position> {
         let written = self.sums();
-        FILES.iter().find_map(|file| {
-            let written: BTreeSet<&str> = written.get(file)?.iter().copied().collect();
-            let mut lines = lines(self.file(file)).into_iter();
-            let line = lines.find(|line| {
-                sessions.contains(&line.session) && !written.contains(&*sum(line.text))
-            })?;
-            Some(Position {
-                file,
-                line: line.number,
-                session: line.session,
-                what: "was changed or added after `compare accept` wrote it",
-            })
-        })
+        for file in FILES {
+            let Some(sums) = written.get(file) else {
+                continue;
+            };
+            let sums: BTreeSet<&str> = sums.iter().copied().collect();
+            for line in lines(self.file(file)) {
+                if sessions.contains(&line.session) && !sums.contains(&*sum(line.text)) {
+                    return Some(Position {
+                        file,
+                        line: line.number,
+                        session: line.session,
+                        what: "was changed or added after `compare accept` wrote it",
+                    });
+                }
+            }
+        }
+        None
     }
 
-    /// Where the first line was that was written and is gone; `session` has lost one.
+    /// Returns where the first line was that was written and is gone; `session` has lost one.
     fn missing(&self, session: &str) -> Option<Position> {
         let written = self.sums();
-        FILES.iter().find_map(|file| {
+        for file in FILES {
+            let Some(sums) = written.get(file) else {
+                continue;
+            };
             let lines = lines(self.file(file));
-            let there: BTreeSet<String> = lines.iter().map(|line| sum(line.text)).collect();
-            let mut sums = written.get(file)?.iter();
-            let at = sums.position(|sum| !there.contains(*sum))?;
-            Some(Position {
-                file,
-                line: at + 1,
-                session: session.to_string(),
-                what: "was taken out after `compare accept` wrote it",
-            })
-        })
+            let present: BTreeSet<String> = lines.iter().map(|line| sum(line.text)).collect();
+            if let Some(index) = sums.iter().position(|sum| !present.contains(*sum)) {
+                return Some(Position {
+                    file,
+                    line: index + 1,
+                    session: session.to_string(),
+                    what: "was taken out after `compare accept` wrote it",
+                });
+            }
+        }
+        None
     }
 
-    /// The session's own line of `digests.jsonl`, where nothing else tells.
+    /// Returns the session's own line of `digests.jsonl`, where nothing else tells.
     fn entry(&self, session: &str) -> Position {
         let lines = lines(self.file(DIGESTS));
         let own = lines.iter().find(|line| line.session == session);
@@ -229,15 +249,16 @@ impl Texts {
         }
     }
 
-    /// What `sums.txt` says of each file, in its order.
+    /// Reads the checksums of each file from `sums.txt`, in its order.
     fn sums(&self) -> BTreeMap<&str, Sums<'_>> {
         let text = std::str::from_utf8(self.file(SUMS)).unwrap_or_default();
         let mut sums: BTreeMap<&str, Sums<'_>> = BTreeMap::new();
         let mut file = "";
         for line in text.lines() {
-            match FILES.contains(&line) {
-                true => file = line,
-                false => sums.entry(file).or_default().push(line),
+            if FILES.contains(&line) {
+                file = line;
+            } else {
+                sums.entry(file).or_default().push(line);
             }
         }
         sums
@@ -246,35 +267,37 @@ impl Texts {
 
 type Sums<'a> = Vec<&'a str>;
 
-/// The lines that are not empty, with their sessions.
+/// Returns the lines that are not empty, with their sessions.
 fn lines(text: &[u8]) -> Vec<Line<'_>> {
     #[derive(Default, Deserialize)]
     struct Named {
         #[serde(default)]
         session: String,
     }
-    let lines = text.split(|byte| *byte == b'\n').zip(1..);
-    let lines = lines.map(|(line, number)| (line.trim_ascii(), number));
-    lines
-        .filter(|(text, _)| !text.is_empty())
-        .map(|(text, number)| Line {
+    let mut lines = Vec::new();
+    for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
+        let text = line.trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        // A line that is no JSON is refused by whoever reads it.
+        let named: Named = serde_json::from_slice(text).unwrap_or_default();
+        lines.push(Line {
             number,
-            // A line that is no JSON is refused by whoever reads it.
-            session: serde_json::from_slice::<Named>(text)
-                .unwrap_or_default()
-                .session,
+            session: named.session,
             text,
-        })
-        .collect()
+        });
+    }
+    lines
 }
 
 fn sum(line: &[u8]) -> String {
-    let mut sum = hash(&[line]);
-    sum.truncate(SUM_DIGITS);
-    sum
+    let mut digits = hash(&[line]);
+    digits.truncate(SUM_DIGITS);
+    digits
 }
 
-/// SHA-256 of these lines, in hexadecimal digits.
+/// Computes the SHA-256 of these lines, in hexadecimal digits.
 fn hash(lines: &[&[u8]]) -> String {
     let mut sha256 = Sha256::new();
     for line in lines {
@@ -288,7 +311,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The digest of a file of choice.
+/// Computes the digest of a file of choice.
 pub fn of_choice(text: &[u8]) -> String {
     hexadecimal(&Sha256::digest(text))
 }
@@ -299,13 +322,13 @@ pub fn verify_choice(
     text: Option<&[u8]>,
     written: Option<&str>,
 ) -> Result<(), StoreError> {
-    let found = text.map(of_choice);
-    match found.as_deref() == written {
-        true => Ok(()),
-        false => Err(StoreError::Choice {
+    let computed = text.map(of_choice);
+    if computed.as_deref() != written {
+        return Err(StoreError::Choice {
             path: path.to_path_buf(),
-        }),
+        });
     }
+    Ok(())
 }
 
 #[cfg(test)]

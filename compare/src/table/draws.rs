@@ -1,7 +1,11 @@
-//! Times at random problems as a table keeps them: a line of `draws.jsonl` has the problems of one session, element type and head size,
-//! and what each variant takes there. As rows they would be most of a table, and name a kernel's code again at every problem.
+//! Times at random problems as a table keeps them.
+//!
+//! A line of `draws.jsonl` has the problems of one session, element type and head size, and what
+//! each variant takes there. As rows they would be most of a table, and name a kernel's code again
+//! at every problem.
 
-use super::row::{Place, ProblemPlace, Row, Source, Subject};
+use super::kind::{Kind, ProblemPlace};
+use super::row::{Impossible, Row, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use serde::{Deserialize, Serialize};
@@ -23,7 +27,7 @@ pub struct Line {
 struct Kernel {
     #[serde(flatten)]
     build: Build,
-    /// null where there is none.
+    /// The time at each problem; null where there is none.
     p50: Vec<Option<f64>>,
 }
 
@@ -34,12 +38,32 @@ struct Build {
     code: Option<String>,
 }
 
-type Problem<'a> = (u64, &'a ProblemPlace);
+/// A random problem, by its number. Lines list their problems in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RandomProblem<'a> {
+    draw: u64,
+    place: &'a ProblemPlace,
+}
 
-type Times<'a> = BTreeMap<Problem<'a>, f64>;
+/// The session, element type and head size that one line is about.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct LineKey<'a> {
+    session: &'a str,
+    dtype: Dtype,
+    head_dim: usize,
+}
+
+/// A row that consists of a time at a random problem, and nothing else.
+struct PlainTime<'a> {
+    line: LineKey<'a>,
+    problem: RandomProblem<'a>,
+    p50: f64,
+}
+
+type Times<'a> = BTreeMap<RandomProblem<'a>, f64>;
 
 impl Build {
-    fn of(row: &Row) -> Self {
+    fn new(row: &Row) -> Self {
         Self {
             subject: row.subject.clone(),
             identity: row.identity.clone(),
@@ -47,67 +71,103 @@ impl Build {
         }
     }
 
-    fn row(&self, session: &str, place: ProblemPlace, draw: u64, p50: f64) -> Row {
+    /// Returns the row of a time at a problem, still without its session.
+    fn row(&self, place: ProblemPlace, draw: u64, p50: f64) -> Row {
+        let row = Row::new(self.subject.clone(), Kind::RandomTime(place));
         Row {
-            session: session.to_string(),
             identity: self.identity.clone(),
             code: self.code.clone(),
-            ..Row::new(self.subject.clone(), Place::Problem(place), Source::Draw)
-                .figure(Metric::P50, p50)
-                .figure(Metric::Draw, draw)
+            ..row.figure(Metric::P50, p50).figure(Metric::Draw, draw)
         }
     }
 }
 
-/// The random problem of a row, its head_dim, and the time there; `None` if that is not all that the row says.
-fn time(row: &Row) -> Option<(Problem<'_>, usize, f64)> {
-    let place = row.place.problem()?;
-    let (draw, p50) = (row.value(Metric::Draw)? as u64, row.value(Metric::P50)?);
-    let plain = ProblemPlace::new(&place.shape, place.dtype, place.mask);
-    let is_all = Build::of(row).row(&row.session, plain, draw, p50) == *row;
-    let head_dim = place.extents()?.head_dim;
-    is_all.then_some(((draw, place), head_dim, p50))
+impl<'a> PlainTime<'a> {
+    /// Returns the time of a row; `None` if the row has more to say.
+    fn new(row: &'a Row) -> Option<Self> {
+        let Kind::RandomTime(place) = &row.kind else {
+            return None;
+        };
+        let draw = row.value(Metric::Draw)? as u64;
+        let p50 = row.value(Metric::P50)?;
+        let warm = ProblemPlace::new(&place.shape, place.dtype, place.mask);
+        let plain = Row {
+            session: row.session.clone(),
+            ..Build::new(row).row(warm, draw, p50)
+        };
+        if plain != *row {
+            return None;
+        }
+        Some(Self {
+            line: LineKey {
+                session: &row.session,
+                dtype: place.dtype,
+                head_dim: place.extents()?.head_dim,
+            },
+            problem: RandomProblem { draw, place },
+            p50,
+        })
+    }
 }
 
-/// The rows as lines, and those that have more to say.
-pub fn split<'a>(rows: impl Iterator<Item = &'a Row>) -> (Vec<Line>, Vec<&'a Row>) {
-    let mut lines: BTreeMap<_, BTreeMap<Build, Times<'_>>> = BTreeMap::new();
+/// The rows of a table, by the file that keeps them.
+pub struct Split<'a> {
+    pub lines: Vec<Line>,
+    pub rows: Vec<&'a Row>,
+}
+
+/// Splits rows in times at random problems, as lines, and those that have more to say.
+pub fn split<'a>(rows: impl Iterator<Item = &'a Row>) -> Split<'a> {
+    let mut lines: BTreeMap<LineKey<'_>, BTreeMap<Build, Times<'_>>> = BTreeMap::new();
     let mut others = Vec::new();
     for row in rows {
-        match time(row) {
-            Some((problem, head_dim, p50)) => {
-                let line = (&*row.session, problem.1.dtype, head_dim);
-                let kernels = lines.entry(line).or_default();
-                let times = kernels.entry(Build::of(row)).or_default();
-                times.insert(problem, p50);
-            }
-            None => others.push(row),
-        }
+        let Some(time) = PlainTime::new(row) else {
+            others.push(row);
+            continue;
+        };
+        let kernels = lines.entry(time.line).or_default();
+        let times = kernels.entry(Build::new(row)).or_default();
+        times.insert(time.problem, time.p50);
     }
-    let lines = lines
-        .into_iter()
-        .map(|((session, dtype, _), kernels)| line(session, dtype, kernels));
-    (lines.collect(), others)
+    let lines = lines.into_iter();
+    Split {
+        lines: lines.map(|(key, kernels)| line(&key, &kernels)).collect(),
+        rows: others,
+    }
 }
 
-fn line(session: &str, dtype: Dtype, kernels: BTreeMap<Build, Times<'_>>) -> Line {
-    let problems: BTreeSet<&Problem<'_>> = kernels.values().flat_map(Times::keys).collect();
-    Line {
-        session: session.to_string(),
-        dtype,
-        shape: problems.iter().map(|(_, of)| of.shape.clone()).collect(),
-        mask: problems.iter().map(|(_, of)| of.mask).collect(),
-        draw: problems.iter().map(|(draw, _)| *draw).collect(),
-        kernels: (kernels.iter())
-            .map(|(build, times)| Kernel {
-                build: build.clone(),
-                p50: problems
-                    .iter()
-                    .map(|problem| times.get(problem).copied())
-                    .collect(),
-            })
-            .collect(),
+fn line(key: &LineKey<'_>, times: &BTreeMap<Build, Times<'_>>) -> Line {
+    let problems: BTreeSet<&RandomProblem<'_>> = times.values().flat_map(Times::keys).collect();
+    let mut line = Line {
+        session: key.session.to_string(),
+        dtype: key.dtype,
+        shape: Vec::new(),
+        mask: Vec::new(),
+        draw: Vec::new(),
+        kernels: Vec::new(),
+    };
+    for RandomProblem { draw, place } in &problems {
+        line.shape.push(place.shape.clone());
+        line.mask.push(place.mask);
+        line.draw.push(*draw);
     }
+    for (build, times) in times {
+        let p50 = problems.iter().map(|problem| times.get(problem).copied());
+        line.kernels.push(Kernel {
+            build: build.clone(),
+            p50: p50.collect(),
+        });
+    }
+    line
+}
+
+/// A reason why a line is no list of times.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    #[error("a list of {values} values, of {problems} problems")]
+    Length { values: usize, problems: usize },
+    #[error(transparent)]
+    Impossible(#[from] Impossible),
 }
 
 /// The rows of a line, each of which can be.
@@ -116,25 +176,39 @@ fn line(session: &str, dtype: Dtype, kernels: BTreeMap<Build, Times<'_>>) -> Lin
 pub struct Rows(pub Vec<Row>);
 
 impl TryFrom<Line> for Rows {
-    type Error = String;
+    type Error = LineError;
 
-    fn try_from(line: Line) -> Result<Self, String> {
-        let problems = line.shape.len();
-        let times = line.kernels.iter().map(|kernel| kernel.p50.len());
-        let mut lengths = times.chain([line.mask.len(), line.draw.len()]);
-        if let Some(other) = lengths.find(|length| *length != problems) {
-            return Err(format!("a list of {other} values, of {problems} problems"));
-        }
+    fn try_from(line: Line) -> Result<Self, LineError> {
+        line.verify_lengths()?;
         let mut rows = Vec::new();
         for Kernel { build, p50 } in &line.kernels {
-            for (at, p50) in p50.iter().enumerate() {
-                let place = ProblemPlace::new(&line.shape[at], line.dtype, line.mask[at]);
-                let row = p50.map(|p50| build.row(&line.session, place, line.draw[at], p50));
-                rows.extend(row);
+            for (index, p50) in p50.iter().enumerate() {
+                let Some(p50) = *p50 else { continue };
+                let (shape, mask) = (&line.shape[index], line.mask[index]);
+                let place = ProblemPlace::new(shape, line.dtype, mask);
+                let mut row = build.row(place, line.draw[index], p50);
+                row.session.clone_from(&line.session);
+                if let Some(impossible) = row.impossible() {
+                    return Err(impossible.into());
+                }
+                rows.push(row);
             }
         }
-        let wrong = rows.iter().find_map(Row::impossible);
-        wrong.map_or(Ok(Self(rows)), Err)
+        Ok(Self(rows))
+    }
+}
+
+impl Line {
+    /// Refuses a line whose lists have different lengths.
+    fn verify_lengths(&self) -> Result<(), LineError> {
+        let problems = self.shape.len();
+        let times = self.kernels.iter().map(|kernel| kernel.p50.len());
+        for values in times.chain([self.mask.len(), self.draw.len()]) {
+            if values != problems {
+                return Err(LineError::Length { values, problems });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -159,7 +233,8 @@ mod tests {
         Ok(table)
     }
 
-    /// A variant without a time at a problem, or of two machine codes; a row with a verdict, of other conditions, or of none of these.
+    /// A variant without a time at a problem, or of two machine codes; a row with a verdict, of
+    /// other conditions, or of none of these.
     #[test]
     fn times_at_random_problems_are_lines_and_read_back() {
         let draw = |subject: &str, shape: &str, rest: &str| {
@@ -195,7 +270,7 @@ mod tests {
         let line = r#"{"session":"1","dtype":"f16","shape":["1x2x512x64","1x2x16x64"],"mask":["full","full"],"draw":[7,8],"kernels":[{"subject":"s/v","identity":"i","code":"c","p50":[5,6.5]}]}"#;
         let times = |text: &str| (DRAWS, text.as_bytes().to_vec());
         assert_eq!(read(&[times(line)]).unwrap().rows().count(), 2);
-        let found = each(
+        let answers = each(
             r#"[5,6.5] [5]
             ["full","full"] ["full"]
             [7,8] [7,8,9]
@@ -209,7 +284,7 @@ mod tests {
                 read(&[times(&line.replace(from, to))]).unwrap_err()
             },
         );
-        insta::assert_snapshot!(found, @r#"
+        insta::assert_snapshot!(answers, @r#"
     [5,6.5] [5]
         draws.jsonl: line 1 is malformed: a list of 1 values, of 2 problems
     ["full","full"] ["full"]

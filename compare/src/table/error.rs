@@ -27,22 +27,28 @@ pub enum StoreError {
     },
     #[error("{}: duplicate row of {row}", path.display())]
     Twice { path: PathBuf, row: String },
-    #[error("{}: {row} was timed on {gpu}, and the table is of {newest}; take it out", path.display())]
+    #[error(
+        "{}: {row} was timed on {gpu}, and the table is of {newest}; take it out",
+        path.display()
+    )]
     Unlike {
         path: PathBuf,
         row: String,
         gpu: String,
         newest: String,
     },
-    #[error("{} has {found} of the {written} rows that were written; copy the run again", path.display())]
+    #[error(
+        "{} has {found} of the {written} rows that were written; copy the run again",
+        path.display()
+    )]
     Lost {
         path: PathBuf,
         found: usize,
         written: usize,
     },
     #[error(
-        "{}: line {line} {what} (session '{session}'{}); a figure is measured, never edited: take the \
-         committed file back with `git checkout`, or measure again and accept the run",
+        "{}: line {line} {what} (session '{session}'{}); a figure is measured, never edited: take \
+         the committed file back with `git checkout`, or measure again and accept the run",
         path.display(),
         others(*sessions)
     )]
@@ -51,24 +57,32 @@ pub enum StoreError {
         line: usize,
         session: String,
         what: &'static str,
-        /// How many sessions are not as they were written.
+        /// The number of sessions that are not as they were written.
         sessions: usize,
     },
     #[error(
-        "{} has no {DIGESTS}, which tells edited figures from measured ones; take it back with `git checkout`; tables from before it \
-         existed are compared as revisions (`compare diff REVISION HEAD`)",
+        "{} has no {DIGESTS}, which tells edited figures from measured ones; take it back with \
+         `git checkout`; tables from before it existed are compared as revisions (`compare diff \
+         REVISION HEAD`)",
         path.display()
     )]
     NoDigests { path: PathBuf },
-    #[error("{} is not of the format that this version reads; use the version that wrote it", path.display())]
+    #[error(
+        "{} is not of the format that this version reads; use the version that wrote it",
+        path.display()
+    )]
     Format { path: PathBuf },
     #[error(
-        "{} is not what `compare accept` fitted to the table; take the committed file back with `git checkout`, or accept a run, which \
-         fits it again",
+        "{} is not what `compare accept` fitted to the table; take the committed file back with \
+         `git checkout`, or accept a run, which fits it again",
         path.display()
     )]
     Choice { path: PathBuf },
-    #[error("{} is not a run: it has no session.json; name a folder that `compare run` of this version wrote", path.display())]
+    #[error(
+        "{} is not a run: it has no session.json; name a folder that `compare run` of this \
+         version wrote",
+        path.display()
+    )]
     NoRun { path: PathBuf },
 }
 
@@ -95,7 +109,7 @@ impl StoreError {
         }
     }
 
-    /// For a file that is one JSON document.
+    /// Returns the error of a file that is one JSON document.
     pub fn malformed(path: &Path) -> impl Fn(serde_json::Error) -> Self {
         move |source| Self::Malformed {
             path: path.to_path_buf(),

@@ -3,7 +3,9 @@
 use super::error::StoreError;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error};
+use std::convert::Infallible;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,18 +17,20 @@ pub fn is_run(folder: &Path) -> bool {
 }
 
 pub fn name_of(path: &Path) -> String {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    path.file_name()
+    let resolved = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    resolved
+        .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// Whether `path` leads to a device, pipe or socket, which is written to and never replaced.
+/// Returns whether `path` leads to a device, pipe or socket, which is written to and never
+/// replaced.
 pub fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// Replaces the file at `path` with `bytes` atomically: a reader sees the old file or the new one, never a part. A link to a file
-/// stays a link, and a device or pipe is written to directly.
+/// Replaces the file at `path` with `bytes` atomically: a reader sees the old file or the new one,
+/// never a part. A link to a file stays a link, and a device or pipe is written to directly.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let fail = StoreError::write(path);
     if is_stream(path) {
@@ -35,17 +39,20 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
             .and_then(|mut stream| stream.write_all(bytes))
             .map_err(fail);
     }
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    let no_name = || fail(io::ErrorKind::InvalidFilename.into());
-    let name = path.file_name().ok_or_else(no_name)?;
-    let parent = path.parent().filter(|of| !of.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).map_err(&fail)?;
-    let (temporary, mut file) = create_beside(parent, name).map_err(&fail)?;
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let Some(name) = target.file_name() else {
+        return Err(fail(io::ErrorKind::InvalidFilename.into()));
+    };
+    let folder = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    fs::create_dir_all(folder).map_err(&fail)?;
+    let (temporary, mut file) = create_beside(folder, name).map_err(&fail)?;
     let written = file
         .write_all(bytes)
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&temporary, path));
+        .and_then(|()| fs::rename(&temporary, &target));
     written.map_err(|source| {
         let _ = fs::remove_file(&temporary);
         fail(source)
@@ -66,15 +73,21 @@ fn create_beside(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, fs::File)>
     }
 }
 
-/// What lies in a folder, in no order; nothing if there is none.
+/// Returns what lies in a folder, in no order; nothing if there is none.
 pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let paths = |entries: fs::ReadDir| entries.map(|entry| Ok(entry?.path())).collect();
-    match fs::read_dir(folder).and_then(paths) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![]),
-        entries => entries.map_err(StoreError::read(folder)),
+    let fail = StoreError::read(folder);
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        entries => entries.map_err(&fail)?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(&fail)?.path());
     }
+    Ok(paths)
 }
 
+/// Returns the bytes of a file; `None` if there is none.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -83,7 +96,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     }
 }
 
-/// Called `name`, or `name-2` and so on if that is taken.
+/// Creates a folder `name`, or `name-2` and so on if that is taken.
 pub fn create_folder(dir: &Path, name: &str) -> Result<PathBuf, StoreError> {
     fs::create_dir_all(dir).map_err(StoreError::write(dir))?;
     let mut number = 1;
@@ -100,27 +113,34 @@ pub fn create_folder(dir: &Path, name: &str) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// What the lines of a file are, unless something is `wrong` with one; `path` is for messages.
-pub(super) fn lines<T: DeserializeOwned>(
+/// Returns the lines of a file; `path` is for messages.
+pub(super) fn lines<T: DeserializeOwned>(text: &[u8], path: &Path) -> Result<Vec<T>, StoreError> {
+    checked_lines(text, path, |_| None::<Infallible>)
+}
+
+/// Returns the lines of a file, unless `refuse` has a reason against one; `path` is for messages.
+pub(super) fn checked_lines<T: DeserializeOwned, E: Display>(
     text: &[u8],
     path: &Path,
-    wrong: impl Fn(&T) -> Option<String>,
+    refuse: impl Fn(&T) -> Option<E>,
 ) -> Result<Vec<T>, StoreError> {
-    let lines = text.split(|byte| *byte == b'\n').zip(1..);
-    let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
-    let read = |(line, number): (&[u8], usize)| {
-        let read = serde_json::from_slice(line);
-        let read = read.and_then(|read| match wrong(&read) {
-            Some(why) => Err(Error::custom(why)),
-            None => Ok(read),
-        });
-        read.map_err(|source| StoreError::Malformed {
+    let mut values = Vec::new();
+    for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let malformed = |source| StoreError::Malformed {
             path: path.to_path_buf(),
             line: number,
             source,
-        })
-    };
-    lines.map(read).collect()
+        };
+        let value = serde_json::from_slice(line).map_err(malformed)?;
+        if let Some(reason) = refuse(&value) {
+            return Err(malformed(serde_json::Error::custom(reason)));
+        }
+        values.push(value);
+    }
+    Ok(values)
 }
 
 pub(super) fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {

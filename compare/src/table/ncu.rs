@@ -1,7 +1,8 @@
-//! Figures computed from ncu's metrics: each is a sum of metrics times a factor, divided by the sum of others. A chip has names of
-//! its own for some of them; docs/rows.md says what each figure means.
+//! Figures computed from ncu's metrics: each is a sum of metrics times a factor, divided by the sum
+//! of others. A chip has names of its own for some of them; docs/rows.md says what each figure
+//! means.
 
-use crate::table::Row;
+use super::row::Row;
 use common::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +49,7 @@ pub struct Formula {
     pub factor: f64,
     /// Metrics whose sum divides it; empty for 1.
     pub over: &'static [&'static str],
-    /// Where the names are ncu's.
+    /// The chips for which the names are ncu's.
     pub chips: &'static [Chips],
 }
 
@@ -278,7 +279,8 @@ mod tests {
     fn formula(metric: Metric) -> Option<&'static Formula> {
         formulas(Chips::Hopper).find(|formula| formula.metric == metric)
     }
-    use crate::table::{Place, Source};
+    use crate::table::Kind;
+    use crate::testing::mission;
     use common::metric::Unit;
 
     #[test]
@@ -300,15 +302,22 @@ mod tests {
         );
         assert_eq!(share.value(&values(&[(COPIED_BYTES, 75.0)])), None);
         let macs = formula(Metric::TensorMacs).unwrap();
-        let mut each = Vec::from_iter(macs.sum.iter().map(|name| (*name, 8.0)));
-        assert_eq!(macs.value(&values(&each)), Some(4.0 * each.len() as f64));
-        each.pop();
-        assert_eq!(macs.value(&values(&each)), None, "a part is missing");
+        let mut values_of_parts = Vec::from_iter(macs.sum.iter().map(|name| (*name, 8.0)));
+        assert_eq!(
+            macs.value(&values(&values_of_parts)),
+            Some(4.0 * values_of_parts.len() as f64)
+        );
+        values_of_parts.pop();
+        assert_eq!(
+            macs.value(&values(&values_of_parts)),
+            None,
+            "a part is missing"
+        );
     }
 
     #[test]
     fn what_ncu_does_not_see_is_absent_and_not_0() {
-        let row = Row::new("stage6-tma/tma-32x256-k4", Place::All, Source::Ncu)
+        let row = Row::new("stage6-tma/tma-32x256-k4", Kind::Profile(mission()))
             .figure(Metric::GlobalReadBytes, 0.0)
             .figure(Metric::TensorMacs, 8.0)
             .figure(Metric::L2HitRate, 0.5);
@@ -316,7 +325,7 @@ mod tests {
         assert_eq!(left, [Metric::TensorMacs, Metric::L2HitRate]);
     }
 
-    /// On an H100 and H200 the products of stages 7 to 13 are wgmma's.
+    /// Stages 7 to 13 multiply by wgmma on an H100 and H200.
     #[test]
     fn products_by_wgmma_are_counted_where_there_is_wgmma() {
         for (metric, word) in [
@@ -347,7 +356,7 @@ mod tests {
         assert_eq!(chips, expected);
     }
 
-    /// Which of our metrics NVIDIA's tables have for a chip.
+    /// The metrics of ours that NVIDIA's tables have, with the chips.
     const TABLES: &str = include_str!("ncu/chips.txt");
 
     #[test]
@@ -369,8 +378,8 @@ mod tests {
             ("GB100", 100),
             ("GB202", 120),
         ] {
-            let unknown = names(Chips::new(capability)).into_iter();
-            let unknown = Vec::from_iter(unknown.filter(|name| !has(chip, name)));
+            let names = names(Chips::new(capability));
+            let unknown: Vec<&str> = names.into_iter().filter(|name| !has(chip, name)).collect();
             assert_eq!(unknown, [""; 0], "{chip}");
         }
     }
@@ -378,8 +387,8 @@ mod tests {
     /// So that a figure can be repeated by hand.
     #[test]
     fn each_metric_has_one_formula_of_its_unit_which_is_documented() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rows.md");
-        let page = std::fs::read_to_string(page).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rows.md");
+        let page = std::fs::read_to_string(path).unwrap();
         for formula in &FORMULAS {
             let sum = |names: &[&str]| match names {
                 [name] => name.to_string(),
@@ -393,8 +402,8 @@ mod tests {
                 [] => String::new(),
                 over => format!(" / {}", sum(over)),
             };
-            let (name, of) = (formula.metric.name(), sum(formula.sum));
-            let line = format!("| `{name}` | `{factor}{of}{over}` | ");
+            let (name, parts) = (formula.metric.name(), sum(formula.sum));
+            let line = format!("| `{name}` | `{factor}{parts}{over}` | ");
             assert!(page.contains(&line), "{line}");
             for chips in formula.chips {
                 let same = formulas(*chips).filter(|other| other.metric == formula.metric);

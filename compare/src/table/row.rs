@@ -1,63 +1,59 @@
 //! A row: everything that one source knows about one subject at one place.
 
-use common::device::BackendKind;
+use super::figure::Figure;
+use super::kind::{Kind, Place, ProblemPlace, Source};
 use common::metric::{Metric, Unit};
-use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
-use common::timing::stats::{Interval, Ratio, Summary};
 use common::timing::{Regime, Rotation, SpeedOfLight, sustained};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A figure that was not measured is absent.
+/// A line of a table. A figure that was not measured is absent.
 ///
-/// As a line of `rows.jsonl` its columns are flat: `p50`, `p50_low`, `p50_high`, `C1`, `C1_reason`, …, so that DuckDB, pandas and
-/// jq read the file as it is.
+/// As a line of `rows.jsonl` its columns are flat: `p50`, `p50_low`, `p50_high`, `C1`, `C1_reason`,
+/// …, so that DuckDB, pandas and jq read the file as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub subject: Subject,
-    pub place: Place,
-    pub source: Source,
-    /// The other arm of an interleaved pair (A B B A).
-    pub paired_with: Option<Subject>,
+    pub kind: Kind,
     /// The conditions, which must be equal before two rows are compared: `warm L2`.
     pub conditions: Option<String>,
     /// The session that measured it; empty until the row is stored.
     pub session: String,
-    /// Beginning of the hash of the kernel's sources; of a pair of kernels both, as `a+b`. A row of another identity is STALE.
+    /// The beginning of the hash of the kernel's sources, or of a pair of kernels both, as `a+b`. A
+    /// row of another identity is STALE.
     pub identity: Option<String>,
-    /// Beginning of the hash of the machine code that ran, or of a pair both.
+    /// The beginning of the hash of the machine code that ran, or of a pair both.
     pub code: Option<String>,
     pub figures: BTreeMap<Metric, Figure>,
     pub verdicts: BTreeMap<GateId, Judged>,
-    /// Where the worst figure occurred, or why there is none.
+    /// The place of the worst figure, or the reason why there is none.
     pub note: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub subject: Subject,
-    pub place: Place,
-    pub source: Source,
-    pub paired_with: Option<Subject>,
+    pub kind: Kind,
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {} by {}", self.subject, self.place, self.source)?;
-        let mut paired_with = self.paired_with.iter();
-        paired_with.try_for_each(|base| write!(f, " against {base}"))
+        let (place, source) = (self.kind.place(), self.kind.source());
+        write!(f, "{} on {place} by {source}", self.subject)?;
+        match self.kind.base() {
+            Some(base) => write!(f, " against {base}"),
+            None => Ok(()),
+        }
     }
 }
 
 impl Row {
-    pub fn new(subject: impl Into<Subject>, place: Place, source: Source) -> Self {
+    pub fn new(subject: impl Into<Subject>, kind: Kind) -> Self {
         Self {
             subject: subject.into(),
-            place,
-            source,
-            paired_with: None,
+            kind,
             conditions: None,
             session: String::new(),
             identity: None,
@@ -68,17 +64,13 @@ impl Row {
         }
     }
 
-    pub fn paired_with(mut self, base: impl Into<Subject>) -> Self {
-        self.paired_with = Some(base.into());
-        self
-    }
-
     pub fn conditions(mut self, state: impl Into<String>) -> Self {
         self.conditions = Some(state.into());
         self
     }
 
-    /// Adds the regime of timing to the conditions: `warm L2, sustained`. A row without one is of the burst.
+    /// Adds the regime of timing to the conditions: `warm L2, sustained`. A row without one is of the
+    /// burst.
     pub fn sustained(mut self) -> Self {
         let regime = Regime::Sustained.name();
         self.conditions = Some(match self.conditions {
@@ -96,12 +88,15 @@ impl Row {
             .unwrap_or(Regime::Burst)
     }
 
-    /// Whether its times stand for a regime: their own, or both where the power is known to stay below the limit.
+    /// Returns whether its times stand for a regime: their own, or both where the power is known to
+    /// stay below the limit.
     pub fn counts_in(&self, regime: Regime) -> bool {
-        let power = self.value(Metric::PowerW);
-        let limit = self.value(Metric::PowerLimitW);
-        let is_below = |(power_w, limit_w)| !sustained::reaches(power_w, limit_w);
-        self.regime() == regime || power.zip(limit).is_some_and(is_below)
+        let power_w = self.value(Metric::PowerW);
+        let limit_w = self.value(Metric::PowerLimitW);
+        let is_below_limit = power_w
+            .zip(limit_w)
+            .is_some_and(|(power_w, limit_w)| !sustained::reaches(power_w, limit_w));
+        self.regime() == regime || is_below_limit
     }
 
     pub fn note(mut self, note: impl Into<String>) -> Self {
@@ -115,11 +110,13 @@ impl Row {
     }
 
     pub fn with_figures<F: Into<Figure>>(
-        self,
+        mut self,
         figures: impl IntoIterator<Item = (Metric, F)>,
     ) -> Self {
-        let figures = figures.into_iter();
-        figures.fold(self, |row, (metric, value)| row.figure(metric, value))
+        for (metric, value) in figures {
+            self.figures.insert(metric, value.into());
+        }
+        self
     }
 
     pub fn with_verdicts<'a>(self, results: impl IntoIterator<Item = &'a GateResult>) -> Self {
@@ -139,9 +136,40 @@ impl Row {
         }
     }
 
-    /// Whether the metric itself was measured, not only its parts.
+    pub fn place(&self) -> Place<'_> {
+        self.kind.place()
+    }
+
+    pub fn source(&self) -> Source {
+        self.kind.source()
+    }
+
+    /// Returns the other arm of an interleaved pair.
+    pub fn base(&self) -> Option<&Subject> {
+        self.kind.base()
+    }
+
+    /// Returns the problem of what was measured on one problem as a whole.
+    pub fn problem(&self) -> Option<&ProblemPlace> {
+        self.kind.problem()
+    }
+
+    /// Returns whether the metric itself was measured, not only its parts.
     pub fn has(&self, metric: Metric) -> bool {
         self.figures.contains_key(&metric)
+    }
+
+    /// Returns whether it is the time of a variant alone on a GPU.
+    pub fn is_latency(&self) -> bool {
+        matches!(self.kind, Kind::Latency(_)) && self.has(Metric::P50)
+    }
+
+    /// Returns why a claim fails, if its refutation is on record: then it is no failure.
+    pub fn refutation(&self) -> Option<&str> {
+        match self.kind {
+            Kind::Claim(_) => self.note.as_deref(),
+            _ => None,
+        }
     }
 
     /// Takes figures that it lacks from a row about the same machine code.
@@ -151,17 +179,21 @@ impl Row {
         }
     }
 
-    /// The value of a metric; a share is computed from its parts if the row has no figure for it.
+    /// Returns the value of a metric; a share is computed from its parts if the row has no figure
+    /// for it.
     pub fn value(&self, metric: Metric) -> Option<f64> {
-        let measured = |metric| self.figures.get(&metric).map(|figure| figure.value);
-        let share = |(part, whole)| {
-            let (part, whole) = (measured(part)?, measured(whole)?);
-            Some(if whole == 0.0 { 0.0 } else { part / whole })
-        };
-        measured(metric).or_else(|| metric.spec().parts.and_then(share))
+        if let Some(figure) = self.figures.get(&metric) {
+            return Some(figure.value);
+        }
+        let (part, whole) = metric.spec().parts?;
+        let (part, whole) = (self.figures.get(&part)?, self.figures.get(&whole)?);
+        if whole.value == 0.0 {
+            return Some(0.0);
+        }
+        Some(part.value / whole.value)
     }
 
-    /// The figure with its interval; NaN if there is none.
+    /// Returns the figure with its interval; NaN if there is none.
     pub fn estimate(&self, metric: Metric) -> Figure {
         let figure = self.figures.get(&metric).copied();
         figure.unwrap_or(f64::NAN.into())
@@ -170,9 +202,7 @@ impl Row {
     pub fn key(&self) -> Key {
         Key {
             subject: self.subject.clone(),
-            place: self.place.clone(),
-            source: self.source,
-            paired_with: self.paired_with.clone(),
+            kind: self.kind.clone(),
         }
     }
 
@@ -189,7 +219,7 @@ impl Row {
             .map(|(gate, judged)| (*gate, judged))
     }
 
-    /// `C2: max error 3.1e-1 > 4.9e-4` for each gate that fails.
+    /// Returns `C2: max error 3.1e-1 > 4.9e-4` for each gate that fails.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         let failed = self.failed();
         failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason))
@@ -199,7 +229,7 @@ impl Row {
         self.verdicts.get(&gate).map(|judged| judged.verdict)
     }
 
-    /// With the digits that a table keeps.
+    /// Returns it with the digits that a table keeps.
     pub fn rounded(mut self) -> Self {
         for (metric, figure) in &mut self.figures {
             *figure = figure.rounded(*metric);
@@ -207,58 +237,124 @@ impl Row {
         self
     }
 
-    /// The first figure that cannot be: a time or ratio that is not a positive number, or outside of its interval, and what is negative.
-    pub fn impossible(&self) -> Option<String> {
-        self.figures.iter().find_map(|(metric, figure)| {
-            let is_measure = matches!(metric.spec().unit, Unit::Us | Unit::Ns | Unit::Ratio);
-            let (value, (low, high)) = (figure.value, figure.ends());
-            // Equal samples, and a GPU whose peaks are not known.
-            let may_be_zero = !is_measure || matches!(metric, Metric::Std | Metric::FloorUs);
-            let is_possible = match is_measure {
-                _ if value == 0.0 => may_be_zero,
-                true => 0.0 < low && low <= value && value <= high && high.is_finite(),
-                // An error that is no number is a finding.
-                false => value > 0.0 || value.is_nan(),
-            };
-            (!is_possible).then(|| {
-                let interval = figure.interval.map(|(low, high)| format!(" [{low}, {high}]"));
-                let must = match may_be_zero {
-                    true => "0 or a positive number",
-                    false => "a positive number inside its interval",
-                };
-                format!(
-                    "{}: {} is {value}{}, which cannot be measured: it must be {must}; measure it again",
-                    self.key(),
-                    metric.label(),
-                    interval.unwrap_or_default()
-                )
-            })
-        })
+    /// Returns the first figure that cannot be: a time or ratio that is not a positive number or
+    /// outside of its interval, or anything negative.
+    pub fn impossible(&self) -> Option<Impossible> {
+        for (metric, figure) in &self.figures {
+            let range = Range::new(*metric);
+            if !range.contains(figure) {
+                return Some(Impossible {
+                    row: self.key().to_string(),
+                    metric: *metric,
+                    figure: *figure,
+                    range,
+                });
+            }
+        }
+        None
     }
 
-    /// Why its time cannot be on this GPU: it is not above what the arithmetic of its problem takes at the GPU's peak, or its own floor.
-    pub fn too_fast(&self, gpu: &str) -> Option<String> {
+    /// Returns why its time cannot be on this GPU: it is not above what the arithmetic of its
+    /// problem takes at the GPU's peak, or its own floor.
+    pub fn too_fast(&self, gpu: &str) -> Option<TooFast> {
         // Of a pair the least time is that of either arm.
         let least = self.value(Metric::Min).unwrap_or(f64::INFINITY);
         let us = self.value(Metric::P50)?.min(least);
-        let arithmetic = |problem: Problem| {
+        let problem = self.problem().and_then(ProblemPlace::problem);
+        let arithmetic = problem.map_or(0.0, |problem| {
             let no_memory = Rotation::choose(0, 0, 1);
             SpeedOfLight::roofline(&problem, gpu, &no_memory).us()
-        };
-        let problem = self.place.problem().and_then(ProblemPlace::problem);
-        let floor = self.value(Metric::FloorUs).unwrap_or(0.0);
-        let floor = problem.map_or(0.0, arithmetic).max(floor);
-        (us <= floor).then(|| {
-            format!(
-                "{}: {us} µs, and nothing can take less than {floor:.3} µs on {gpu}; find out what was timed",
-                self.key()
-            )
+        });
+        let floor = arithmetic.max(self.value(Metric::FloorUs).unwrap_or(0.0));
+        (us <= floor).then(|| TooFast {
+            row: self.key().to_string(),
+            us,
+            floor,
+            gpu: gpu.to_string(),
         })
     }
 }
 
-/// What a row is about: a variant (`stage5-swizzle/swizzle-32x256-k4`), a stage, a family, a peer (`torch-cudnn`), or the
-/// harness itself (`self-test`).
+/// The values that a metric can have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Range {
+    /// The range of a time or ratio.
+    Positive,
+    /// The range of a spread of equal samples, or the floor on a GPU whose peaks are not known.
+    PositiveOrZero,
+    /// The range of a count. An error may be NaN, which is a finding.
+    NotNegative,
+}
+
+impl Range {
+    fn new(metric: Metric) -> Self {
+        match (metric, metric.spec().unit) {
+            (Metric::Std | Metric::FloorUs, _) => Self::PositiveOrZero,
+            (_, Unit::Us | Unit::Ns | Unit::Ratio) => Self::Positive,
+            _ => Self::NotNegative,
+        }
+    }
+
+    fn contains(self, figure: &Figure) -> bool {
+        let value = figure.value;
+        if value == 0.0 {
+            return self != Self::Positive;
+        }
+        match self {
+            Self::NotNegative => value > 0.0 || value.is_nan(),
+            Self::Positive | Self::PositiveOrZero => {
+                let (low, high) = figure.ends();
+                0.0 < low && low <= value && value <= high && high.is_finite()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Positive => "a positive number inside its interval",
+            Self::PositiveOrZero | Self::NotNegative => "0 or a positive number",
+        })
+    }
+}
+
+/// A figure that cannot be measured.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "{row}: {} is {}{}, which cannot be measured: it must be {range}; measure it again",
+    metric.label(),
+    figure.value,
+    shown_interval(figure)
+)]
+pub struct Impossible {
+    row: String,
+    metric: Metric,
+    figure: Figure,
+    range: Range,
+}
+
+fn shown_interval(figure: &Figure) -> String {
+    figure
+        .interval
+        .map(|(low, high)| format!(" [{low}, {high}]"))
+        .unwrap_or_default()
+}
+
+/// A time that no kernel can have on its GPU.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "{row}: {us} µs, and nothing can take less than {floor:.3} µs on {gpu}; find out what was timed"
+)]
+pub struct TooFast {
+    row: String,
+    us: f64,
+    floor: f64,
+    gpu: String,
+}
+
+/// The thing that a row is about: a variant (`stage5-swizzle/swizzle-32x256-k4`), a stage, a
+/// family, a peer (`torch-cudnn`), or the harness itself (`self-test`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Subject(String);
 
@@ -267,12 +363,12 @@ impl Subject {
         Self(format!("{stage}/{variant}"))
     }
 
-    /// The part before the slash; all of it where there is none.
+    /// Returns the part before the slash; all of it where there is none.
     pub fn stage(&self) -> &str {
         self.0.split_once('/').map_or(&self.0, |(stage, _)| stage)
     }
 
-    /// The part after the slash: the name of the variant or family.
+    /// Returns the part after the slash: the name of the variant or family.
     pub fn name(&self) -> &str {
         self.0.split_once('/').map_or("", |(_, name)| name)
     }
@@ -300,265 +396,8 @@ impl fmt::Display for Subject {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// What `kernel.cu` declares.
-    Kernel,
-    Ptxas,
-    Emulator,
-    Gpu,
-    /// All variants on random problems, timed quickly: what the library's choice is fitted to and judged by.
-    Draw,
-    /// The Python process: our variants and peers or a candidate, timed interleaved, and the gates of a candidate.
-    Peers,
-    Ncu,
-    ComputeSanitizer,
-    /// Planted faults, and kernels without one of their synchronisation sites.
-    SelfTest,
-    /// The verdict on a claim, from the other rows.
-    Claim,
-    /// The `out` of `--input`.
-    Input,
-}
-
-impl From<BackendKind> for Source {
-    fn from(kind: BackendKind) -> Self {
-        match kind {
-            BackendKind::Emulated => Source::Emulator,
-            BackendKind::Cuda => Source::Gpu,
-        }
-    }
-}
-
-impl Source {
-    /// Whether its figures depend on sources and compilers alone, and on no GPU.
-    pub fn is_of_build(self) -> bool {
-        matches!(
-            self,
-            Source::Kernel | Source::Ptxas | Source::Emulator | Source::SelfTest
-        )
-    }
-}
-
-impl fmt::Display for Source {
-    /// As in the column `by`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
-
-/// The self-test's row without a planted fault.
-pub const CORRECT_MODEL: &str = "correct model";
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// All cases or launches of the subject.
-    All,
-    /// A problem: `mission f16 full`.
-    Problem(ProblemPlace),
-    /// A problem with its inputs: `mission f16 full normal:0`.
-    Case(ProblemPlace, String),
-    /// A compiled instance, `f16 d64 sm_90a`; without an architecture, its declaration in `kernel.cu`.
-    Instance {
-        dtype: Dtype,
-        head_dim: usize,
-        arch: Option<String>,
-    },
-    /// Anything else, such as a planted fault or a synchronisation site; written after `: `.
-    Named(String),
-}
-
-/// A problem, with the name of its shape, or its extents if it has none.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ProblemPlace {
-    pub shape: String,
-    pub dtype: Dtype,
-    pub mask: Mask,
-    /// Inputs that are in the L2 cache on other rows come from device memory.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub cold: bool,
-}
-
-impl ProblemPlace {
-    pub fn new(shape: &str, dtype: Dtype, mask: Mask) -> Self {
-        Self {
-            shape: shape.to_string(),
-            dtype,
-            mask,
-            cold: false,
-        }
-    }
-
-    /// The shape's name or its extents, with the softmax scale if it is not the default.
-    pub fn of(problem: &Problem) -> Self {
-        let mut shape = problem.shape.name();
-        let plain = Problem::new(problem.shape, problem.dtype, problem.mask);
-        if plain != Ok(*problem) {
-            shape += &format!("@{}", problem.softmax_scale);
-        }
-        Self::new(&shape, problem.dtype, problem.mask)
-    }
-
-    /// How much there is to multiply.
-    pub fn size(&self) -> usize {
-        let shape = self.extents();
-        shape.map_or(0, |s| s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim)
-    }
-
-    pub fn extents(&self) -> Option<Shape> {
-        parse_shape(&self.shape).ok()
-    }
-
-    /// The problem, if its softmax scale is the default.
-    pub fn problem(&self) -> Option<Problem> {
-        Problem::new(self.extents()?, self.dtype, self.mask).ok()
-    }
-
-    /// The problem that claims are stated on.
-    pub fn claims(dtype: Dtype) -> Self {
-        Self::new("mission", dtype, Mask::Full)
-    }
-}
-
-impl fmt::Display for ProblemPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cold = if self.cold { " cold" } else { "" };
-        write!(f, "{} {} {}{cold}", self.shape, self.dtype, self.mask)
-    }
-}
-
-impl Place {
-    pub fn claims(dtype: Dtype) -> Self {
-        Place::Problem(ProblemPlace::claims(dtype))
-    }
-
-    pub fn problem(&self) -> Option<&ProblemPlace> {
-        match self {
-            Place::Problem(place) => Some(place),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::All => f.write_str("all"),
-            Place::Problem(place) => write!(f, "{place}"),
-            Place::Case(place, input) => write!(f, "{place} {input}"),
-            Place::Instance {
-                dtype,
-                head_dim,
-                arch,
-            } => {
-                write!(f, "{dtype} d{head_dim}")?;
-                arch.iter().try_for_each(|arch| write!(f, " {arch}"))
-            }
-            Place::Named(words) => write!(f, ": {words}"),
-        }
-    }
-}
-
-/// A value, with its 95 % interval if it is an estimate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figure {
-    pub value: f64,
-    pub interval: Option<(f64, f64)>,
-}
-
-impl From<f64> for Figure {
-    fn from(value: f64) -> Self {
-        Self {
-            value,
-            interval: None,
-        }
-    }
-}
-
-impl From<(f64, f64, f64)> for Figure {
-    fn from((value, low, high): (f64, f64, f64)) -> Self {
-        Self {
-            value,
-            interval: Some((low, high)),
-        }
-    }
-}
-
-impl From<Ratio> for Figure {
-    fn from(Ratio { value, interval }: Ratio) -> Self {
-        (value, interval.low, interval.high).into()
-    }
-}
-
-impl From<&Summary> for Figure {
-    fn from(of: &Summary) -> Self {
-        (of.p50, of.p50_interval.low, of.p50_interval.high).into()
-    }
-}
-
-macro_rules! figure_from {
-    ($($integer:ty),*) => {
-        $(impl From<$integer> for Figure {
-            fn from(value: $integer) -> Self {
-                Self::from(value as f64)
-            }
-        })*
-    };
-}
-figure_from!(u32, u64, usize);
-
-impl Figure {
-    /// With NaN for ends if it has no interval.
-    pub fn ratio(self) -> Ratio {
-        let (low, high) = self.interval.unwrap_or((f64::NAN, f64::NAN));
-        let interval = Interval { low, high };
-        Ratio {
-            value: self.value,
-            interval,
-        }
-    }
-
-    /// The ends of its interval; twice the value if it has none.
-    pub fn ends(self) -> (f64, f64) {
-        self.interval.unwrap_or((self.value, self.value))
-    }
-
-    /// As a run keeps it: counts are whole, everything else has four digits. Intervals are rounded outwards, so that no claim
-    /// holds because of digits that were not measured.
-    pub fn rounded(self, metric: Metric) -> Self {
-        if metric.spec().unit == Unit::Count {
-            return Self {
-                value: self.value.round(),
-                ..self
-            };
-        }
-        Self {
-            value: four_digits(self.value),
-            interval: self.interval.map(|(low, high)| (-above(-low), above(high))),
-        }
-    }
-}
-
-fn four_digits(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        value
-    } else {
-        format!("{value:.3e}").parse().unwrap_or(value)
-    }
-}
-
-/// The smallest number with four digits that is not below `value`.
-fn above(value: f64) -> f64 {
-    let near = four_digits(value);
-    if near >= value || !value.is_finite() {
-        return near;
-    }
-    let step = 10_f64.powi(near.abs().log10().floor() as i32 - 3);
-    four_digits(near + step)
-}
-
-/// The verdict of a gate, with its reason unless it is PASS, and with counts if it judged several cases.
+/// The verdict of a gate, with its reason unless it is PASS, and with counts if it judged several
+/// cases.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
     pub verdict: Verdict,
@@ -567,72 +406,58 @@ pub struct Judged {
     pub reason: String,
 }
 
-impl From<&GateResult> for Judged {
-    fn from(result: &GateResult) -> Self {
-        let reason = if result.verdict == Verdict::Pass {
-            String::new()
-        } else {
-            result.reason.clone()
-        };
+impl Judged {
+    /// Returns a verdict that counts no cases.
+    pub fn new(verdict: Verdict, reason: impl Into<String>) -> Self {
         Self {
-            verdict: result.verdict,
+            verdict,
             passed: None,
             of: None,
-            reason,
+            reason: reason.into(),
         }
+    }
+}
+
+impl From<&GateResult> for Judged {
+    fn from(result: &GateResult) -> Self {
+        let reason = match result.verdict {
+            Verdict::Pass => "",
+            Verdict::Fail | Verdict::NoData | Verdict::Ambiguous => &result.reason,
+        };
+        Self::new(result.verdict, reason)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::device::BackendKind;
 
-    #[test]
-    fn an_interval_is_rounded_outwards() {
-        let rounded = |value| Figure::from(value).rounded(Metric::SpeedupP50);
-        assert_eq!(
-            rounded((1.4998, 1.4996, 1.5002)),
-            Figure::from((1.5, 1.499, 1.501))
-        );
-        assert_eq!(
-            rounded((5.2744, 5.2744, 5.2744)),
-            Figure::from((5.274, 5.274, 5.275))
-        );
-        assert_eq!(
-            rounded((0.92949, 0.929, 0.93)),
-            Figure::from((0.9295, 0.929, 0.93))
-        );
-        assert_eq!(Figure::from(8.4).rounded(Metric::Cases).value, 8.0);
-        let nan = rounded((f64::NAN, f64::NAN, f64::NAN));
-        assert!(
-            nan.interval
-                .is_some_and(|(low, high)| low.is_nan() && high.is_nan())
-        );
+    fn checked() -> Row {
+        Row::new("s/v", Kind::Checked(BackendKind::Cuda))
     }
 
     #[test]
     fn a_row_without_a_regime_is_of_the_burst() {
-        let row =
-            |conditions: &str| Row::new("s/v", Place::All, Source::Gpu).conditions(conditions);
-        let none = Row::new("s/v", Place::All, Source::Gpu);
-        assert_eq!(none.regime(), Regime::Burst);
+        assert_eq!(checked().regime(), Regime::Burst);
         for conditions in ["warm L2", "cold caches", "not sustained"] {
-            assert_eq!(row(conditions).regime(), Regime::Burst, "{conditions}");
+            let row = checked().conditions(conditions);
+            assert_eq!(row.regime(), Regime::Burst, "{conditions}");
         }
-        let sustained = row("warm L2").sustained();
+        let sustained = checked().conditions("warm L2").sustained();
         assert_eq!(sustained.conditions.as_deref(), Some("warm L2, sustained"));
         assert_eq!(sustained.regime(), Regime::Sustained);
-        let alone = none.sustained();
+        let alone = checked().sustained();
         assert_eq!(alone.conditions.as_deref(), Some("sustained"));
         assert_eq!(alone.regime(), Regime::Sustained);
     }
 
     #[test]
     fn a_burst_counts_as_sustained_where_its_power_is_known_to_stay_below_the_limit() {
-        let burst =
-            |power_w: f64| Row::new("s/v", Place::All, Source::Gpu).figure(Metric::PowerW, power_w);
+        let burst = |power_w: f64| checked().figure(Metric::PowerW, power_w);
         let limited = |power_w| burst(power_w).figure(Metric::PowerLimitW, 700.0);
-        let counts = |row: &Row| [Regime::Burst, Regime::Sustained].map(|of| row.counts_in(of));
+        let counts =
+            |row: &Row| [Regime::Burst, Regime::Sustained].map(|regime| row.counts_in(regime));
         assert_eq!(counts(&limited(629.0)), [true, true]);
         assert_eq!(counts(&limited(630.0)), [true, false]);
         assert_eq!(
@@ -645,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_time_is_finite_with_its_interval() {
-        let timed = |us: Figure| Row::new("s/v", Place::All, Source::Gpu).figure(Metric::P50, us);
+        let timed = |us: Figure| checked().figure(Metric::P50, us);
         assert_eq!(timed((5.0, 4.0, 6.0).into()).impossible(), None);
         for us in [f64::INFINITY.into(), (5.0, 4.0, f64::INFINITY).into()] {
             assert!(timed(us).impossible().is_some(), "{us:?}");
@@ -654,19 +479,18 @@ mod tests {
 
     #[test]
     fn what_a_figure_must_be_is_said_of_a_time_and_of_a_count() {
-        let says = |metric, value: f64| {
-            let row = Row::new("s/v", Place::All, Source::Gpu).figure(metric, value);
-            let words = row.impossible()?;
-            let (_, must) = words.split_once("it must be ")?;
-            Some(must.trim_end_matches("; measure it again").to_string())
-        };
+        fn required(metric: Metric, value: f64) -> Option<String> {
+            let words = checked().figure(metric, value).impossible()?.to_string();
+            let (_, range) = words.split_once("it must be ")?;
+            Some(range.trim_end_matches("; measure it again").to_string())
+        }
         let zero = Some("0 or a positive number".to_string());
-        assert_eq!(says(Metric::SpillBytes, -8.0), zero);
-        assert_eq!(says(Metric::Std, -1.0), zero);
+        assert_eq!(required(Metric::SpillBytes, -8.0), zero);
+        assert_eq!(required(Metric::Std, -1.0), zero);
         let time = Some("a positive number inside its interval".to_string());
-        assert_eq!(says(Metric::P50, -8.0), time);
+        assert_eq!(required(Metric::P50, -8.0), time);
         assert_eq!(
-            [Metric::SpillBytes, Metric::Std].map(|of| says(of, 0.0)),
+            [Metric::SpillBytes, Metric::Std].map(|metric| required(metric, 0.0)),
             [None, None]
         );
     }
@@ -675,9 +499,7 @@ mod tests {
     fn a_failure_stays() {
         let pass = GateResult::judge(GateId::H1, true, "clean");
         let fail = GateResult::judge(GateId::H1, false, "race");
-        let row = Row::new("s/v", Place::All, Source::Emulator)
-            .verdict(&fail)
-            .verdict(&pass);
+        let row = checked().verdict(&fail).verdict(&pass);
         assert_eq!(
             row.failed()
                 .map(|(gate, judged)| (gate, judged.reason.as_str()))

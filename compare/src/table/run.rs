@@ -1,11 +1,13 @@
-//! The folder of a run: `session.json` and `rows.jsonl`. Its rows of single cases are never committed.
+//! The folder of a run: `session.json` and `rows.jsonl`. Its rows of single cases are never
+//! committed.
 
 use super::error::StoreError;
 use super::files::{SESSION, entries, is_run, read, to_lines, write_atomically};
 use super::kernels;
+use super::kind::Kind;
 use super::merge::Table;
 use super::names::ROWS;
-use super::row::{Place, Row, Source, Subject};
+use super::row::{Row, Subject};
 use super::session::{Progress, Session, StageMeta};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,29 @@ use std::path::{Path, PathBuf};
 pub struct Run {
     pub session: Session,
     pub table: Table,
+}
+
+/// A run as it stands for the sources as they are now.
+pub struct Rebased {
+    pub run: Run,
+    /// The subjects whose rows are missing, because they were measured on other kernels.
+    pub left_out: BTreeSet<Subject>,
+}
+
+/// Returns the measured subjects of stale rows, but for those that kept rows stand for: a variant
+/// that lost only rows without machine code, single cases, keeps its verdicts.
+fn subjects_left_out(stale: &Table, kept: &Table) -> BTreeSet<Subject> {
+    let identified: BTreeSet<&Subject> = kept
+        .rows()
+        .filter(|row| !row.kind.is_of_build() && row.identity.is_some())
+        .map(|row| &row.subject)
+        .collect();
+    stale
+        .rows()
+        .filter(|row| !row.kind.is_of_build())
+        .filter(|row| row.code.is_some() || !identified.contains(&row.subject))
+        .map(|row| row.subject.clone())
+        .collect()
 }
 
 impl Run {
@@ -29,7 +54,7 @@ impl Run {
         row.session = self.session.name.clone();
         row.identity = kernels::identity(&self.session.stages, &row);
         // What the compiler made has its own code.
-        if row.source != Source::Ptxas {
+        if !matches!(row.kind, Kind::Compiled { .. }) {
             row.code = kernels::code(&self.table, self.session.compiled_arch(), &row);
         }
         self.table.append(row);
@@ -40,13 +65,13 @@ impl Run {
     }
 
     pub fn cases(&self) -> impl Iterator<Item = &Row> {
-        let is_case = |row: &&Row| matches!(row.place, Place::Case(..));
-        self.table.rows().filter(is_case)
+        self.table.cases()
     }
 
+    /// Returns whether it measured any kernel of its sources.
     pub fn has_evidence(&self) -> bool {
-        let is_measured = |row: &Row| row.identity.is_some() && !row.source.is_of_build();
-        self.table.rows().any(is_measured)
+        let mut rows = self.table.rows();
+        rows.any(|row| row.identity.is_some() && !row.kind.is_of_build())
     }
 
     /// Notes that the run goes on or was interrupted, and how far it got.
@@ -59,50 +84,49 @@ impl Run {
         self.session.stages.iter().flat_map(StageMeta::subjects)
     }
 
-    /// What it says of the kernels in `built`, the sources' own build, and whose rows are left out because they are of others. Rows of
-    /// the same machine code are of these kernels, and its resources are judged by the caps of the sources.
-    pub fn of_sources(&self, built: &Table) -> (Self, BTreeSet<Subject>) {
+    /// Returns what it shows of the kernels in `built`, the sources' own build. Rows of the same
+    /// machine code are of these kernels, and its resources are judged by the caps of the sources.
+    pub fn on_current_sources(&self, built: &Table) -> Rebased {
         let mut run = self.clone();
-        let (arch, stages) = (self.session.compiled_arch(), &self.session.stages);
-        run.table.restamp_on(arch, stages, built);
-        let is_other = |row: &Row| kernels::is_stale(stages, row);
-        let subjects = |table: &Table, is: &dyn Fn(&Row) -> bool| -> BTreeSet<Subject> {
-            let rows = table
-                .rows()
-                .filter(|row| !row.source.is_of_build() && is(row));
-            rows.map(|row| row.subject.clone()).collect()
-        };
-        let others = subjects(&run.table, &|row| is_other(row));
-        let compiled = subjects(&run.table, &|row| is_other(row) && row.code.is_some());
-        run.table.retain(|row| !is_other(row));
-        // What has only lost rows without machine code, single cases, keeps its verdicts.
-        let left_out =
-            &(&others - &subjects(&run.table, &|row| row.identity.is_some())) | &compiled;
-        for row in built.rows() {
-            let mut row = row.clone();
-            row.session.clone_from(&self.session.name);
-            if let Some(before) = run.table.get(&row.key())
-                && before.code == row.code
-            {
-                row.complete(before);
-                run.table.append(row);
-            }
-        }
-        (run, left_out)
+        let stages = &self.session.stages;
+        run.table
+            .restamp_on(self.session.compiled_arch(), stages, built);
+        let mut stale = run.table.clone();
+        stale.retain(|row| kernels::is_stale(stages, row));
+        run.table.retain(|row| !kernels::is_stale(stages, row));
+        let left_out = subjects_left_out(&stale, &run.table);
+        run.take_resources(built);
+        Rebased { run, left_out }
     }
 
-    /// Reads the folder of a run; `stages` are those that it is of.
+    /// Replaces what the compiler reported by what it reports of the sources' build, where both
+    /// have the same machine code.
+    fn take_resources(&mut self, built: &Table) {
+        for row in built.rows() {
+            let Some(before) = self.table.get(&row.key()) else {
+                continue;
+            };
+            if before.code == row.code {
+                let mut current = row.clone();
+                current.session.clone_from(&self.session.name);
+                current.complete(before);
+                self.table.append(current);
+            }
+        }
+    }
+
+    /// Reads the folder of a run, which was made from these stages.
     pub fn read(folder: &Path, stages: &[StageMeta]) -> Result<Self, StoreError> {
-        let mut session = session(folder)?;
+        let mut session = read_session(folder)?;
         let mut table = Table::default();
         table.sessions.insert(session.name.clone(), session.clone());
         table.read_file(&folder.join(ROWS), ROWS)?;
         table.sessions.clear();
-        let found = table.rows().count();
-        if found < session.rows {
+        let rows = table.rows().count();
+        if rows < session.rows {
             return Err(StoreError::Lost {
                 path: folder.join(ROWS),
-                found,
+                found: rows,
                 written: session.rows,
             });
         }
@@ -110,7 +134,8 @@ impl Run {
         Ok(Self { session, table })
     }
 
-    /// Writes all files. The session comes last: if the run is killed between two files, it must not count more rows than there are.
+    /// Writes all files. The session comes last: if the run is killed between two files, it must
+    /// not count more rows than there are.
     pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
         let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
         let session = Session {
@@ -118,14 +143,14 @@ impl Run {
             ..self.session.clone()
         };
         write(ROWS, &to_lines(self.table.rows()))?;
-        let mut session =
+        let mut text =
             serde_json::to_string_pretty(&session).expect("a session has no map keys but strings");
-        session.push('\n');
-        write(SESSION, session.as_bytes())
+        text.push('\n');
+        write(SESSION, text.as_bytes())
     }
 }
 
-fn session(folder: &Path) -> Result<Session, StoreError> {
+fn read_session(folder: &Path) -> Result<Session, StoreError> {
     let path = folder.join(SESSION);
     let text = read(&path)?.ok_or_else(|| StoreError::NoRun {
         path: folder.to_path_buf(),
@@ -133,11 +158,11 @@ fn session(folder: &Path) -> Result<Session, StoreError> {
     serde_json::from_slice(&text).map_err(StoreError::malformed(&path))
 }
 
-/// The newest finished run in a folder of runs: names begin with the time.
+/// Returns the newest finished run in a folder of runs: names begin with the time.
 pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
     let mut newest: Option<PathBuf> = None;
     for path in entries(folder)? {
-        if is_run(&path) && matches!(session(&path)?.progress, Progress::Complete { .. }) {
+        if is_run(&path) && matches!(read_session(&path)?.progress, Progress::Complete { .. }) {
             newest = newest.max(Some(path));
         }
     }

@@ -1,6 +1,7 @@
 //! `session.json`: what is common to all rows of a run; and the stages as they are built.
 
-use super::row::{ProblemPlace, Source, Subject};
+use super::kind::{ProblemPlace, Source};
+use super::row::Subject;
 pub use common::claim::Relation;
 use common::device::BackendKind;
 use common::inputs::Family;
@@ -38,8 +39,8 @@ pub struct Session {
     /// Whether the program had debug information to name source lines.
     pub source_lines: bool,
     pub progress: Progress,
-    /// Gates that this machine, backend and tier cannot measure, with why and what it would take: a row without them is complete. Of a
-    /// run only.
+    /// Gates that this machine, backend and tier cannot measure, with why and what it would take: a
+    /// row without them is complete. Of a run only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unmeasurable: BTreeMap<GateId, String>,
     /// How many rows were written; of a run only.
@@ -48,7 +49,7 @@ pub struct Session {
     /// Every stage, whether or not the run selected it; of the program, not of the file.
     #[serde(skip)]
     pub stages: Vec<StageMeta>,
-    /// What --input names; of the running program alone, since a run names no folder.
+    /// The file of --input; of the running program alone, since a run names no folder.
     #[serde(skip)]
     pub input: Option<PathBuf>,
 }
@@ -70,9 +71,10 @@ pub struct StageMeta {
     pub claims: Vec<Claim>,
     /// Claims that are refuted, with what was measured.
     pub negatives: Vec<Negative>,
-    /// In the order of kernel.cu, without those that the device refuses.
+    /// The variants in the order of kernel.cu, without those that the device refuses.
     pub variants: Vec<VariantMeta>,
-    /// Variants with instances that the device cannot run, which is no failure, and what those need.
+    /// Variants with instances that the device cannot run, which is no failure, and what those
+    /// need.
     pub refused: Vec<(String, String)>,
 }
 
@@ -101,7 +103,7 @@ pub struct BuiltKernel {
 }
 
 impl VariantMeta {
-    /// What follows the family in its name: `32x64-k2`.
+    /// Returns the part of its name that follows the family: `32x64-k2`.
     pub fn preset(&self) -> &str {
         self.name
             .strip_prefix(&self.family)
@@ -109,7 +111,7 @@ impl VariantMeta {
             .trim_start_matches('-')
     }
 
-    /// Whether a claim about `family` is about it.
+    /// Returns whether a claim about `family` is about it.
     pub fn is_of(&self, family: &str) -> bool {
         self.family == family || self.name == family
     }
@@ -119,7 +121,7 @@ impl VariantMeta {
         kernels.any(|kernel| kernel.facts.dtype == dtype)
     }
 
-    /// The instance for the claims' problem: head_dim 64.
+    /// Returns the instance for the claims' problem: head_dim 64.
     pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
         self.instance(dtype, 64)
     }
@@ -150,7 +152,7 @@ impl StageMeta {
         self.variants.iter().any(|variant| variant.takes(dtype))
     }
 
-    /// `family` may also be the name of a variant.
+    /// Returns the variants of a family; `family` may also be the name of a variant.
     pub fn family<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
         self.variants
             .iter()
@@ -162,13 +164,15 @@ impl StageMeta {
             .map(|variant| self.subject(&variant.name))
     }
 
-    /// The family's variant with this preset, which differs from other families' only in its idea.
+    /// Returns the family's variant with this preset, which differs from other families' only in
+    /// its idea.
     pub fn same_preset<'a>(&'a self, family: &'a str, preset: &str) -> Option<&'a VariantMeta> {
         self.claimants(family)
             .find(|variant| variant.preset() == preset)
     }
 
-    /// The stage's default if it is of this family, else the first of the family that the device can run on the claims' problem.
+    /// Returns the stage's default if it is of this family, else the first of the family that the
+    /// device can run on the claims' problem.
     pub fn default_of<'a>(&'a self, family: &'a str) -> Option<&'a VariantMeta> {
         self.family(family)
             .find(|variant| variant.name == self.default_variant)
@@ -181,16 +185,18 @@ impl StageMeta {
             .filter(move |variant| variant.claims_kernel(dtype).is_some())
     }
 
-    /// The element type that it is shown and counted with: the first that it supports.
+    /// Returns the element type that it is shown and counted with: the first that it supports.
     pub fn first_dtype(&self) -> Dtype {
-        let takes = |dtype: &Dtype| {
+        for dtype in Dtype::ALL {
             let mut variants = self.variants.iter();
-            variants.any(|variant| variant.claims_kernel(*dtype).is_some())
-        };
-        Dtype::ALL.into_iter().find(takes).unwrap_or(Dtype::F16)
+            if variants.any(|variant| variant.claims_kernel(dtype).is_some()) {
+                return dtype;
+            }
+        }
+        Dtype::F16
     }
 
-    /// The claims' problem in its first element type.
+    /// Returns the claims' problem in its first element type.
     pub fn first_place(&self) -> ProblemPlace {
         ProblemPlace::claims(self.first_dtype())
     }
@@ -218,7 +224,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Identifies it among the claims of its stage, whatever it promises: `swizzle p50 over stage0-scalar wmma-qk on mission f16 full`.
+    /// Returns what identifies it among the claims of its stage, whatever it promises: `swizzle p50
+    /// over stage0-scalar wmma-qk on mission f16 full`.
     pub fn id(&self) -> String {
         let Self {
             family,
@@ -245,7 +252,7 @@ impl Claim {
         self.gpu.is_none() || self.gpu.as_deref() == gpu
     }
 
-    /// Whether it is about time, and so about a particular GPU.
+    /// Returns whether it is about time, and so about a particular GPU.
     pub fn is_of_speed(&self) -> bool {
         matches!(
             self.relation,
@@ -253,7 +260,7 @@ impl Claim {
         )
     }
 
-    /// The prediction without its subject: `0.5 to 0.8x stage0-scalar scalar`.
+    /// Returns the prediction without its subject: `0.5 to 0.8x stage0-scalar scalar`.
     pub fn prediction(&self) -> String {
         match &self.relation {
             Relation::Faster { base, at_least } => format!(">= {at_least:.2}x over {base}"),
@@ -276,7 +283,7 @@ impl Claim {
 }
 
 impl fmt::Display for Claim {
-    /// A claim that names no problem is about mission with f16.
+    /// Writes its prediction; a claim that names no problem is about mission with f16.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.is_of_speed() {
             String::new()
@@ -310,7 +317,7 @@ pub struct Negative {
     pub why: String,
 }
 
-/// Some words.
+/// Reads some words.
 fn reason<'de, D: Deserializer<'de>>(text: D) -> Result<String, D::Error> {
     let text = String::deserialize(text)?;
     match text.trim() {
@@ -326,22 +333,25 @@ impl Session {
         self.machine.gpu.name()
     }
 
-    /// Why `accept` refuses it, whatever it measures.
+    /// Returns why `accept` refuses it, whatever it measures.
     pub fn unacceptable(&self) -> Option<String> {
         let name = &self.name;
         let is_of_part = (self.tier, self.backend) == (Tier::T1, BackendKind::Cuda);
         match &self.git {
             Git::Commit { dirty: false, .. } if !self.source_lines => Some(format!(
-                "{name} was made by a program without debug information, so that hazards in it name no source lines; build it \
-                 unstripped (no `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
+                "{name} was made by a program without debug information, so that hazards in it \
+                 name no source lines; build it unstripped (no `strip`, no \
+                 CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
             )),
             Git::Commit { dirty: false, .. } => is_of_part.then(|| {
                 format!(
-                    "{name} is of tier T1, a part of the cases that a table's gates stand for; run `compare --full` for a table"
+                    "{name} is of tier T1, a part of the cases that a table's gates stand for; \
+                     run `compare --full` for a table"
                 )
             }),
             Git::Commit { sha, .. } => Some(format!(
-                "{name} was built from {sha:.12} with uncommitted changes; commit them, and run again"
+                "{name} was built from {sha:.12} with uncommitted changes; commit them, and run \
+                 again"
             )),
             Git::Unknown { reason } => Some(format!(
                 "the source of {name} is unknown ({reason}); run it in a git checkout"
@@ -357,7 +367,7 @@ impl Session {
         }
     }
 
-    /// The architecture of the machine code that its GPU runs: `sm_90a`.
+    /// Returns the architecture of the machine code that its GPU runs: `sm_90a`.
     pub fn compiled_arch(&self) -> Option<&str> {
         let DeviceCompiler::Built { archs, .. } = &self.device_compiler else {
             return None;
@@ -371,11 +381,11 @@ impl Session {
 pub enum Tier {
     /// A few traced problems and extreme logits on each stage's default variant.
     T0,
-    /// T0 on every variant, several of each variant's own key tiles, and the claims' problem: in the emulator on default variants, and
-    /// of the others one like it.
+    /// T0 on every variant, several of each variant's own key tiles, and the claims' problem: in
+    /// the emulator on default variants, and of the others one like it.
     T1,
-    /// T1, and all input families on `small`, extreme logits on short rows, three seeds of `mission`; on a GPU every small named and
-    /// edge shape, both masks, all families, five seeds.
+    /// T1, and all input families on `small`, extreme logits on short rows, three seeds of
+    /// `mission`; on a GPU every small named and edge shape, both masks, all families, five seeds.
     T2,
 }
 
@@ -425,7 +435,7 @@ pub enum Gpu {
     Present {
         /// `NVIDIA H200`.
         name: String,
-        /// Of this card; empty in older sessions.
+        /// The UUID of this card; empty in older sessions.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         uuid: String,
         /// `sm_90`.
@@ -445,7 +455,8 @@ impl Gpu {
         }
     }
 
-    /// Whether it runs machine code for `compiled` directly; code for `sm_90a` runs only on `sm_90`.
+    /// Returns whether it runs machine code for `compiled` directly; code for `sm_90a` runs only on
+    /// `sm_90`.
     pub fn runs(&self, compiled: &str) -> bool {
         matches!(self, Gpu::Present { arch, .. } if compiled.trim_end_matches(['a', 'f']) == arch)
     }
@@ -466,7 +477,7 @@ impl fmt::Display for Gpu {
     }
 }
 
-/// What flags select; everything where nothing is given.
+/// The selection of a command's flags; everything where nothing is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Selection {
@@ -474,7 +485,7 @@ pub struct Selection {
     pub stages: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<String>,
-    /// By name or extents.
+    /// Names or extents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shapes: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -487,7 +498,7 @@ pub struct Selection {
     pub families: Vec<Family>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
-    /// How many random problems.
+    /// The number of random problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regret: Option<usize>,
 }
@@ -498,8 +509,8 @@ impl Selection {
     }
 }
 
-/// As the flags of a command: `--stages 5,6 --shapes mission`.
 impl fmt::Display for Selection {
+    /// Writes it as the flags of a command: `--stages 5,6 --shapes mission`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn words(values: &[impl ToString]) -> String {
             let words: Vec<String> = values.iter().map(ToString::to_string).collect();
@@ -516,11 +527,13 @@ impl fmt::Display for Selection {
             ("--input", self.input.clone().unwrap_or_default()),
             ("--regret", words(self.regret.as_slice())),
         ];
-        let given = flags.iter().filter(|(_, words)| !words.is_empty());
-        let given: Vec<String> = given
-            .map(|(flag, words)| format!("{flag} {words}"))
-            .collect();
-        f.write_str(&given.join(" "))
+        let mut arguments = Vec::new();
+        for (flag, values) in flags {
+            if !values.is_empty() {
+                arguments.push(format!("{flag} {values}"));
+            }
+        }
+        f.write_str(&arguments.join(" "))
     }
 }
 

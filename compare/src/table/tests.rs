@@ -1,13 +1,16 @@
-//! Tables: what is merged, dropped and restamped, and what is read back from their files and from those of a run.
+//! Tables: what is merged, dropped and restamped, and what is read back from their files and from
+//! those of a run.
 
 use super::files::is_run;
-use super::merge::BUILD;
 use super::names::{DRAWS, ROWS, SESSIONS};
-use super::run::newest_run;
+use super::results::BUILD;
+use super::run::{Rebased, newest_run};
 use super::*;
 use crate::testing::scenario::{each, row, run, view};
-use crate::testing::{CPASYNC, US, VARIANTS, WMMA, emulated, instance, mission, timed};
+use crate::testing::{CPASYNC, US, VARIANTS, WMMA, emulated, instance, mission, results, timed};
+use common::device::BackendKind;
 use common::metric::Metric;
+use common::verdict::Verdict;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -22,11 +25,11 @@ fn lines(of: impl IntoIterator<Item = String>) -> String {
     Vec::from_iter(of).join("\n")
 }
 
-/// As [`Table::merge`] says; another arm, problem or source is another row.
+/// The rule is that of [`Table::merge`]; another arm, problem or source is another row.
 #[test]
 fn a_session_replaces_rows_of_its_keys() {
     let read = "wmma ptxas: code a | loop_instructions 64";
-    let found = each(
+    let answers = each(
         &format!(
             "timed & timed 31 19 14; - scalar !pair
             timed; peers mission 10 torch-flash 20 torch-math 90; peers long 10 torch-flash 20; beside wmma mission 30 torch-flash 20 & timed; peers mission 11 torch-flash 21
@@ -41,25 +44,25 @@ fn a_session_replaces_rows_of_its_keys() {
         ),
         |line| {
             let (_, table) = view(line);
-            let kind = match line {
+            let source = match line {
                 _ if line.contains("peers") => Source::Peers,
                 _ if line.contains("draw") => Source::Draw,
                 _ if line.contains("ptxas") => Source::Ptxas,
                 _ if line.contains("emulated") => Source::SelfTest,
                 _ => Source::Gpu,
             };
-            let is_shown = |row: &&Row| kind != Source::Ptxas || row.subject.as_str() == WMMA;
-            let rows = table.rows_by(kind).filter(is_shown).map(|row| {
+            let is_shown = |row: &&Row| source != Source::Ptxas || row.subject.as_str() == WMMA;
+            let rows = table.rows_by(source).filter(is_shown).map(|row| {
                 let metrics = [Metric::P50, Metric::Registers, Metric::LoopInstructions];
-                let figures = metrics.map(|of| row.value(of).map(|value| format!(" {value}")));
-                let figures: String = figures.into_iter().flatten().collect();
+                let values = metrics.into_iter().filter_map(|metric| row.value(metric));
+                let figures: String = values.map(|value| format!(" {value}")).collect();
                 format!("{} of {}{figures}", row.key(), row.session)
             });
             let newest = table.newest_on_gpu().map(|session| &*session.name);
             format!("{}\nnewest {newest:?} of {}", lines(rows), table.sessions.len())
         },
     );
-    insta::assert_snapshot!(found, @r#"
+    insta::assert_snapshot!(answers, @r#"
     timed & timed 31 19 14; - scalar !pair
         stage0-scalar/scalar-32x64 on all by gpu of 1
         stage0-scalar/scalar-32x64 on mission f16 full by gpu of 1 32.03
@@ -120,7 +123,7 @@ fn a_session_replaces_rows_of_its_keys() {
 fn a_time_of_the_same_key_is_that_of_the_later_session() {
     let (_, table) = view("timed & timed 31 19 14");
     let row = table
-        .row(&WMMA.into(), &mission(), Source::Gpu)
+        .latency(&WMMA.into(), &mission())
         .expect("both sessions timed it");
     assert_eq!(row.session, "2");
     assert_eq!(row.value(Metric::P50), Some(19.02));
@@ -130,7 +133,7 @@ fn a_time_of_the_same_key_is_that_of_the_later_session() {
 fn a_time_that_a_later_session_did_not_take_stays() {
     let (_, table) = view("timed & timed 31 19 14; - wmma");
     let row = table
-        .row(&WMMA.into(), &mission(), Source::Gpu)
+        .latency(&WMMA.into(), &mission())
         .expect("the first session timed it");
     assert_eq!(row.session, "1");
 }
@@ -139,9 +142,9 @@ fn a_time_that_a_later_session_did_not_take_stays() {
 fn a_pair_is_stale_where_its_base_alone_has_changed() {
     let (stages, table) = view("timed @ timed; identity 0 new");
     let (new, base) = (CPASYNC.into(), WMMA.into());
-    let pair = table.pair(&new, &base, &mission(), Source::Gpu).unwrap();
+    let pair = table.pair(&new, &base, &mission()).unwrap();
     assert!(kernels::is_stale(&stages, pair));
-    let alone = table.row(&new, &mission(), Source::Gpu).unwrap();
+    let alone = table.latency(&new, &mission()).unwrap();
     assert!(!kernels::is_stale(&stages, alone));
 }
 
@@ -149,16 +152,16 @@ fn a_pair_is_stale_where_its_base_alone_has_changed() {
 fn a_pair_is_stale_where_its_subject_alone_has_changed() {
     let (stages, table) = view("timed @ timed; identity 1 new");
     let (new, base) = (CPASYNC.into(), WMMA.into());
-    let pair = table.pair(&new, &base, &mission(), Source::Gpu).unwrap();
+    let pair = table.pair(&new, &base, &mission()).unwrap();
     assert!(kernels::is_stale(&stages, pair));
-    let of_base = table.row(&base, &mission(), Source::Gpu).unwrap();
+    let of_base = table.latency(&base, &mission()).unwrap();
     assert!(!kernels::is_stale(&stages, of_base));
 }
 
 #[test]
 fn verdicts_over_more_cases_of_the_same_kernel_cover_a_passing_row() {
     let (_, whole) = view("timed; wmma gpu all: cases 9");
-    let found = each(
+    let answers = each(
         "wmma gpu all: cases 2
         wmma gpu all: cases 9
         wmma gpu all: cases 10
@@ -166,15 +169,15 @@ fn verdicts_over_more_cases_of_the_same_kernel_cover_a_passing_row() {
         identity 0 new; wmma gpu all: cases 2",
         |line| {
             let quick = run(&format!("timed; {line}"));
-            let covers = |place: &Place| {
-                let row = quick.table.row(&WMMA.into(), place, Source::Gpu);
-                whole.covers(row.unwrap())
-            };
-            assert!(!covers(&mission()), "a latency is of no cases");
-            covers(&Place::All).to_string()
+            let covers = |kind| whole.covers(quick.table.row(&WMMA.into(), kind).unwrap());
+            assert!(
+                !covers(Kind::Latency(mission())),
+                "a latency is of no cases"
+            );
+            covers(Kind::Checked(BackendKind::Cuda)).to_string()
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     wmma gpu all: cases 2
         true
     wmma gpu all: cases 9
@@ -192,7 +195,7 @@ fn verdicts_over_more_cases_of_the_same_kernel_cover_a_passing_row() {
 #[test]
 fn what_the_sources_no_longer_declare_goes() {
     let sessions = "emulated; - !stage1-cpasync & timed; peers mission 10 torch-flash 20; + stage1-cpasync/cpasync | mission f16 full | gpu | p50 9";
-    let found = each(
+    let answers = each(
         "emulated
         emulated; refused scalar
         emulated; without-stage 1
@@ -202,12 +205,12 @@ fn what_the_sources_no_longer_declare_goes() {
             table.prune(&stages);
             let mut subjects: Vec<&str> = table.rows().map(|row| row.subject.as_str()).collect();
             subjects.dedup();
-            let pairs = table.rows().filter(|row| row.paired_with.is_some()).count();
+            let pairs = table.rows().filter(|row| row.base().is_some()).count();
             let sessions = table.sessions.len();
             format!("{}; {pairs} pairs; {sessions} sessions", subjects.join(" "))
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated
         self-test stage0-scalar/scalar stage0-scalar/scalar-32x64 stage0-scalar/wmma-qk stage0-scalar/wmma-qk-32x64 stage1-cpasync/cpasync-32x64 torch-flash; 3 pairs; 2 sessions
     emulated; refused scalar
@@ -219,12 +222,13 @@ fn what_the_sources_no_longer_declare_goes() {
     ");
 }
 
-/// A change of a comment and its revert; a change of the machine code, after which that variant's rows stay as they were: STALE.
+/// A change of a comment and its revert; a change of the machine code, after which that variant's
+/// rows stay as they were: STALE.
 #[test]
 fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
     let (_, table) = view("timed; built 96 0");
     let table = std::cell::RefCell::new(table);
-    let found = each(
+    let answers = each(
         "timed; built 96 0; identity 0 commented
         timed; built 96 0
         timed; built 96 0; identity 0 commented; wmma ptxas: code other",
@@ -234,14 +238,15 @@ fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
             table.restamp(&built.session.stages, &built.table);
             let rows = table
                 .rows()
-                .filter(|row| row.source == Source::Gpu && row.place == mission());
+                .filter(|row| matches!(row.kind, Kind::Latency(_) | Kind::Pair { .. }));
             lines(rows.map(|row| {
-                let of = [&row.identity, &row.code].map(|of| of.as_deref().unwrap_or("none"));
-                format!("{}: {}, {}", row.key(), of[0], of[1])
+                let [identity, code] =
+                    [&row.identity, &row.code].map(|hash| hash.as_deref().unwrap_or("none"));
+                format!("{}: {identity}, {code}", row.key())
             }))
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed; built 96 0; identity 0 commented
         stage0-scalar/scalar-32x64 on mission f16 full by gpu: commented, code of stage0-scalar/scalar-32x64
         stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu: commented, code of stage0-scalar/wmma-qk-32x64
@@ -263,24 +268,25 @@ fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
     ");
 }
 
-/// On a problem that of the instance; on all cases one over all instances for the GPU's architecture, whatever others there are.
+/// It is that of the instance on a problem; on all cases one over all instances for the GPU's
+/// architecture, whatever others there are.
 #[test]
 fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
     let built = "timed; built 96 0";
-    let of = |words: &str, text: &str| {
+    let code_of = |words: &str, text: &str| {
         let run = run(words);
         kernels::code(&run.table, Some("sm_90a"), &row(text))
     };
-    let found = each(
+    let answers = each(
         "wmma | mission f16 full | gpu
         wmma | 1x2:1x113:203x64 f16 full | gpu
         wmma | mission e4m3 full | gpu
         wmma | wide f16 full | gpu
-        wmma | : x | gpu
+        wmma | : x | self-test
         torch-flash | mission f16 full | peers",
-        |line| of(built, line).unwrap_or_default(),
+        |line| code_of(built, line).unwrap_or_default(),
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     wmma | mission f16 full | gpu
         code of stage0-scalar/wmma-qk-32x64
     wmma | 1x2:1x113:203x64 f16 full | gpu
@@ -289,7 +295,7 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
         -
     wmma | wide f16 full | gpu
         -
-    wmma | : x | gpu
+    wmma | : x | self-test
         -
     torch-flash | mission f16 full | peers
         -
@@ -300,8 +306,8 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
     assert_eq!(table.compiled_arch(), Some("sm_90a"));
     let older = format!("{built}; + wmma | f16 d64 sm_80 | ptxas | code x");
     let place = "wmma | mission f16 full | gpu";
-    assert_eq!(of(&older, place), of(built, place));
-    let all = |changes: &str| of(&format!("{built}{changes}"), "wmma | all | gpu");
+    assert_eq!(code_of(&older, place), code_of(built, place));
+    let all = |changes: &str| code_of(&format!("{built}{changes}"), "wmma | all | gpu");
     assert_eq!(all("").unwrap().len(), 16);
     assert_eq!(all("; + wmma | f16 d64 sm_89 | ptxas | code x"), all(""));
     assert_ne!(all("; wmma ptxas: code other"), all(""));
@@ -310,10 +316,13 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
 #[test]
 fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
     let built = run("timed; built 96 0").table;
-    let of = |words: &str| run(&format!("timed; built 104 0; {words}")).of_sources(&built);
+    let rebased = |words: &str| {
+        let run = run(&format!("timed; built 104 0; {words}"));
+        run.on_current_sources(&built)
+    };
     let registers = |words: &str| {
-        let (run, _) = of(words);
-        let row = run.table.row(&WMMA.into(), &instance(), Source::Ptxas);
+        let Rebased { run, .. } = rebased(words);
+        let row = run.table.row(&WMMA.into(), instance());
         row.unwrap().value(Metric::Registers)
     };
     // What the sources' build says of the same code is theirs.
@@ -321,9 +330,9 @@ fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
     assert_eq!(registers("wmma ptxas: code other"), Some(104.0));
     let mut changed =
         run("timed; built 96 0; + wmma | mission f16 full normal:0 | gpu; sources 0 new");
-    assert!(changed.of_sources(&built).1.is_empty());
-    changed.row_mut(WMMA, &mission(), Source::Gpu).code = Some("other".into());
-    let (_, left_out) = changed.of_sources(&built);
+    assert!(changed.on_current_sources(&built).left_out.is_empty());
+    changed.row_mut(WMMA, Kind::Latency(mission())).code = Some("other".into());
+    let Rebased { left_out, .. } = changed.on_current_sources(&built);
     assert!(
         left_out.iter().eq([&WMMA.into()]),
         "though other rows of it stay"
@@ -360,7 +369,7 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     assert_eq!(read.main(&rebuilt), Some("nvidia-l4"), "of these kernels");
     read.gpus.insert("nvidia-l4".into(), fresh);
     // Both parts are the whole; the sessions are those that their rows name.
-    let of_build = |table: &Table| Vec::from_iter(table.rows().map(|row| row.source.is_of_build()));
+    let of_build = |table: &Table| Vec::from_iter(table.rows().map(|row| row.kind.is_of_build()));
     assert!(read.of_gpu("nvidia-h200").rows().eq(whole.rows()));
     assert!(!read.build.is_empty() && !of_build(&read.build).contains(&false));
     assert!(!of_build(&read.gpus["nvidia-h200"]).contains(&true));
@@ -471,10 +480,11 @@ fn a_table_of_two_gpu_models_or_of_a_session_that_is_not_there_is_refused() {
     }
 }
 
-/// Of a file what stands in it, `FIRST` for its first line and `ALL` for all; `none` is no file and `folder` one in its place.
+/// A file has what stands behind it, `FIRST` for its first line and `ALL` for all; `none` is no
+/// file and `folder` one in its place.
 #[test]
 fn what_cannot_be_read_says_where_and_why() {
-    let found = each(
+    let answers = each(
         r#"rows.jsonl ALL{"subject": 1}
         rows.jsonl \r\nFIRST\r\n{
         rows.jsonl FIRST\nFIRST
@@ -495,9 +505,12 @@ fn what_cannot_be_read_says_where_and_why() {
                 "none" => {}
                 "folder" => fs::create_dir(&path).unwrap(),
                 _ => {
-                    let text = text.replace("\\n", "\n").replace("\\r", "\r");
-                    let text = text.replace("ALL", &all);
-                    fs::write(&path, text.replace("FIRST", first)).unwrap();
+                    let written = text
+                        .replace("\\n", "\n")
+                        .replace("\\r", "\r")
+                        .replace("ALL", &all)
+                        .replace("FIRST", first);
+                    fs::write(&path, written).unwrap();
                 }
             }
             let error = Run::read(folder.path(), &timed(US).session.stages).unwrap_err();
@@ -506,7 +519,7 @@ fn what_cannot_be_read_says_where_and_why() {
             words.replace(&folder.path().display().to_string(), "RUN")
         },
     );
-    insta::assert_snapshot!(found, @r#"
+    insta::assert_snapshot!(answers, @r#"
     rows.jsonl ALL{"subject": 1}
         RUN/rows.jsonl: line 16 is malformed: column `subject`: invalid type: integer `1`, expected a string
     rows.jsonl \r\nFIRST\r\n{
@@ -579,4 +592,30 @@ fn the_newest_finished_run_is_found() {
     assert_eq!(newest(&folder.path().join("nowhere")).unwrap(), None);
     let file = newest(&folder.path().join("README.md"));
     assert!(matches!(file, Err(StoreError::Read { .. })));
+}
+
+/// Reading a row that has no kind fails, so that every committed row has exactly one.
+#[test]
+fn every_committed_row_has_a_kind_and_every_table_keeps_its_bytes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+    let results = results();
+    let files = results.files();
+    assert_eq!(files.len(), 5 * 3, "five files of each table");
+    for (path, bytes) in files {
+        assert!(fs::read(folder.join(&path)).unwrap() == bytes, "{path}");
+    }
+    for table in results.gpus.values().chain([&results.build]) {
+        for row in table.rows() {
+            assert!(!row.kind.is_case(), "{}", row.key());
+            // Of a claim that says NO DATA, no session has measured anything.
+            let mut verdicts = row.verdicts.values();
+            let is_unmeasured = matches!(row.kind, Kind::Claim(_))
+                && verdicts.all(|judged| judged.verdict == Verdict::NoData);
+            assert!(
+                table.session(row).is_some() || is_unmeasured,
+                "{}",
+                row.key()
+            );
+        }
+    }
 }

@@ -6,6 +6,7 @@ use crate::testing::scenario::row;
 use crate::testing::{
     LARGE, PLANTED, SMALL, SWIZZLE, checked, drawn_on, drawn_run, samples as sampled, table,
 };
+use common::device::BackendKind;
 use common::problem::Mask;
 use common::verdict::{GateId, GateResult};
 use std::sync::LazyLock;
@@ -55,7 +56,7 @@ fn costs(run: &Run) -> Vec<Cost> {
 
 /// Over that time: what the cost of its instance says.
 fn ratio(costs: &[Cost], row: &Row) -> f64 {
-    let problem = row.place.problem().unwrap().problem().unwrap();
+    let problem = row.problem().unwrap().problem().unwrap();
     let stage = loaded(&STAGES, &row.subject).unwrap();
     let prepared = stage.prepare(row.subject.name(), &problem).unwrap();
     let size = (modelled(problem.dtype), problem.shape.head_dim);
@@ -137,13 +138,13 @@ fn a_fit_goes_by_right_times_named_ones_too() {
             cold,
             ..ProblemPlace::new(shape, Dtype::F16, Mask::Full)
         };
-        let run = run.with(checked(LARGE, Source::Gpu));
-        run.sampled(LARGE, Place::Problem(place), &sampled(99.0))
+        let run = run.with(checked(LARGE, BackendKind::Cuda));
+        run.sampled(LARGE, place, &sampled(99.0))
     };
     assert_eq!(costs(&named(run.clone(), "long", true)), expected);
     assert_ne!(costs(&named(run.clone(), "long", false)), expected);
-    let long = Place::Problem(ProblemPlace::new("long", Dtype::F16, Mask::Full));
-    let undrawn = run.with(checked(SMALL, Source::Gpu));
+    let long = ProblemPlace::new("long", Dtype::F16, Mask::Full);
+    let undrawn = run.with(checked(SMALL, BackendKind::Cuda));
     assert_eq!(
         costs(&undrawn.sampled(SMALL, long, &sampled(9.0))),
         expected
@@ -198,19 +199,19 @@ fn an_instance_is_expected_to_be_like_its_variant() {
     let mut run = drawn_problems(120);
     // What other element types take says nothing of it.
     for row in times(&run) {
-        if row.place.problem().unwrap().dtype != Dtype::E4m3 {
+        if row.problem().unwrap().dtype != Dtype::E4m3 {
             let us = 10.0 * p50(&row);
             run.append(row.figure(Metric::P50, us));
         }
     }
     // Of one instance two times are known.
     let is_its = |row: &Row| {
-        let problem = row.place.problem().unwrap().problem().unwrap();
+        let problem = row.problem().unwrap().problem().unwrap();
         is_of(row, LARGE) && (problem.dtype, problem.shape.head_dim) == (Dtype::E4m3, 128)
     };
     let own: Vec<Row> = times(&run).into_iter().filter(is_its).collect();
     let is_fastest = |row: &&Row| {
-        let mut rivals = drawn(&run.table).filter(|other| other.place == row.place);
+        let mut rivals = drawn(&run.table).filter(|other| other.place() == row.place());
         rivals.all(|other| p50(other) >= p50(row))
     };
     let view = own.iter().filter(is_fastest).take(2).cloned();
@@ -262,7 +263,7 @@ fn a_multiprocessor_holds_as_many_blocks_as_the_machine_code_for_it_lets_it() {
     };
     assert_eq!([drawn_problems(0), built.clone()].map(blocks), [1, 3]);
     let drawn = times(&timed([format!("{LARGE} 1x8x512x64 f16 9")])).remove(0);
-    let merged = table(&[built.with(drawn).with(checked(LARGE, Source::Gpu))]);
+    let merged = table(&[built.with(drawn).with(checked(LARGE, BackendKind::Cuda))]);
     let fitted = fit(&[View::committed(&[], &merged)], &STAGES, None).unwrap();
     assert_eq!(fitted.model.costs[0].resident, 3);
 }
@@ -298,7 +299,7 @@ fn each_part_is_judged_by_a_fit_that_has_not_seen_it() {
     assert_ne!(model(&run, None), model(&others, None));
     // What is known of one kind of problems is known by those that are left out.
     let is_alone = |row: &Row| {
-        let problem = row.place.problem().unwrap().problem().unwrap();
+        let problem = row.problem().unwrap().problem().unwrap();
         (problem.dtype, problem.shape.head_dim) == (Dtype::E4m3, 128)
     };
     let mut alone = others;
@@ -306,8 +307,8 @@ fn each_part_is_judged_by_a_fit_that_has_not_seen_it() {
         alone.append(row.figure(Metric::Draw, 4.0));
     }
     let found = unseen_regret(&[View::alone(&alone)], &STAGES).unwrap();
-    let kind: BTreeSet<&Place> = (drawn(&alone.table).filter(|row| is_alone(row)))
-        .map(|row| &row.place)
+    let kind: BTreeSet<&ProblemPlace> = (drawn(&alone.table).filter(|row| is_alone(row)))
+        .filter_map(Row::problem)
         .collect();
     assert!(!kind.is_empty());
     assert_eq!(found.drawn - found.problems, kind.len(), "{found}");
@@ -499,12 +500,12 @@ fn what_the_model_says_is_much_the_fastest_where_nothing_was_timed_is_in_the_fil
     let run = drawn_problems(160);
     // Where it wins there is no time, and elsewhere it is told by enough.
     let wins = |row: &Row| {
-        let mut others = drawn(&run.table).filter(|other| other.place == row.place);
+        let mut others = drawn(&run.table).filter(|other| other.place() == row.place());
         is_of(row, SMALL) && others.all(|other| p50(other) >= p50(row))
     };
-    let won: BTreeSet<Place> = (times(&run).into_iter().filter(wins))
-        .map(|row| row.place)
+    let won: BTreeSet<Kind> = (times(&run).into_iter().filter(wins))
+        .map(|row| row.kind)
         .collect();
-    let costs = costs(&run.clone().without(|row| won.contains(&row.place)));
+    let costs = costs(&run.clone().without(|row| won.contains(&row.kind)));
     assert!(!won.is_empty() && costs.iter().any(|cost| cost.variant == SMALL));
 }

@@ -1,13 +1,16 @@
 use super::*;
-use crate::table::{ProblemPlace, Run};
+use crate::table::{ProblemPlace, Run, Source, VariantMeta};
 use crate::testing::scenario::{self, each, run};
 use crate::testing::{GPU, SCALAR, instances, ladder};
 use Verdict::{NoData, Pass};
+use common::metric::Metric;
 use common::problem::Dtype;
 
 fn finding(run: &Run, stage: usize, claim: usize) -> Option<Finding> {
     let stage = &run.session.stages[stage];
-    judge(&View::alone(run), stage, &stage.claims[claim]).map(|(finding, _)| finding)
+    let view = View::alone(run);
+    let evidence = judge(&view, stage, &stage.claims[claim]);
+    evidence.map(|evidence| evidence.finding)
 }
 
 fn judged(run: &Run, stage: usize, claim: usize) -> String {
@@ -37,7 +40,7 @@ fn pair(subject: &str, base: &str, speedups: [&str; 3]) -> String {
 /// Speedups of p50, p90 and mean and what is unusual; the claim is 1.5x.
 #[test]
 fn each_figure_must_reach_the_claim_with_its_whole_interval() {
-    let found = each(
+    let answers = each(
         "1.6 1.6 1.6
         1.508 1.508 1.508
         1.5 1.6 1.6
@@ -57,7 +60,7 @@ fn each_figure_must_reach_the_claim_with_its_whole_interval() {
             judged(&run(&format!("timed{pair} | {unusual}")), 0, 0)
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     1.6 1.6 1.6
         PASS: p50 1.600x [1.592, 1.608], p90 1.600x [1.592, 1.608], mean 1.600x [1.592, 1.608], claim 1.50x
     1.508 1.508 1.508
@@ -88,41 +91,41 @@ fn each_figure_must_reach_the_claim_with_its_whole_interval() {
     }
 }
 
-/// Of two variants of each family the fastest that is right decides, in the newest session, whichever base it was timed against; the
-/// base with the same preset is another figure.
+/// The fastest right one of two variants of each family decides, in the newest session,
+/// whichever base it was timed against; the base with the same preset is another figure.
 #[test]
 fn the_fastest_right_arms_of_the_newest_session_decide() {
-    let of = |subject: &str, base: &str, speedup| pair(subject, base, [speedup; 3]);
+    let even = |subject: &str, base: &str, speedup| pair(subject, base, [speedup; 3]);
     let (k2, fast) = (
         "stage0-scalar/wmma-qk-32x64-k2",
         "stage0-scalar/scalar-16x64",
     );
-    let both = format!(
+    let first = format!(
         "timed; variant wmma wmma-qk-32x64-k2; wmma-qk-32x64-k2 gpu mission: p50 18{}{}",
-        of("wmma", "scalar", "1.6"),
-        of(k2, "scalar", "1.8")
+        even("wmma", "scalar", "1.6"),
+        even(k2, "scalar", "1.8")
     );
     let second = format!(
         "timed; variant wmma wmma-qk-32x64-k2; - wmma-qk-32x64-k2{}",
-        of("wmma", "scalar", "1.7")
+        even("wmma", "scalar", "1.7")
     );
-    let found = [
-        both.clone(),
-        format!("{both}; wmma-qk-32x64-k2 gpu all: C2 fail"),
-        format!("{both}; - wmma-qk-32x64-k2 pair"),
-        format!("{both} & {second}"),
-        format!("{both} & {second}; rebuilt @ {both}"),
-        format!("{both}; variant scalar scalar-16x64; scalar-16x64 gpu mission: p50 28{} @ {both}; variant scalar scalar-16x64", of(k2, fast, "1.55")),
+    let findings = [
+        first.clone(),
+        format!("{first}; wmma-qk-32x64-k2 gpu all: C2 fail"),
+        format!("{first}; - wmma-qk-32x64-k2 pair"),
+        format!("{first} & {second}"),
+        format!("{first} & {second}; rebuilt @ {first}"),
+        format!("{first}; variant scalar scalar-16x64; scalar-16x64 gpu mission: p50 28{} @ {first}; variant scalar scalar-16x64", even(k2, fast, "1.55")),
     ]
     .map(|line| {
-        let (line, sources) = line.split_once(" @ ").unwrap_or((&line, &both));
+        let (line, sources) = line.split_once(" @ ").unwrap_or((&line, &first));
         let (stages, table) = scenario::view(&format!("{line} @ {sources}"));
         let view = View::committed(&stages, &table);
-        let (finding, row) = judge(&view, &stages[0], &stages[0].claims[0]).unwrap();
-        let (base, speedup) = (row.paired_with.as_ref().unwrap(), row.value(Metric::SpeedupP50).unwrap());
+        let Evidence { finding, row } = judge(&view, &stages[0], &stages[0].claims[0]).unwrap();
+        let (base, speedup) = (row.base().unwrap(), row.value(Metric::SpeedupP50).unwrap());
         format!("{} over {base} {speedup}, {:?}\n", row.subject, finding.same_preset)
     });
-    insta::assert_snapshot!(found.concat(), @"
+    insta::assert_snapshot!(findings.concat(), @"
     stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-32x64 1.8, None
     stage0-scalar/wmma-qk-32x64 over stage0-scalar/scalar-32x64 1.6, Some(1.6)
     stage0-scalar/wmma-qk-32x64 over stage0-scalar/scalar-32x64 1.6, Some(1.6)
@@ -130,20 +133,25 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
     stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-32x64 1.8, None
     stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-16x64 1.55, None
     ");
-    let mut both = run(&both);
-    let view = View::alone(&both);
-    let stage = &both.session.stages[0];
+    let mut first = run(&first);
+    let view = View::alone(&first);
+    let stage = &first.session.stages[0];
     let arms = arms(&view, stage, &stage.claims[0]).unwrap();
-    assert_eq!((arms.0, arms.1, arms.2), (k2.into(), SCALAR.into(), None));
-    both.session.stages[0].claims[0].place = ProblemPlace::claims(Dtype::E4m3);
-    assert_eq!(finding(&both, 0, 0), None);
+    let expected = speed::Arms {
+        new: k2.into(),
+        base: SCALAR.into(),
+        same_preset: None,
+    };
+    assert_eq!(arms, expected);
+    first.session.stages[0].claims[0].place = ProblemPlace::claims(Dtype::E4m3);
+    assert_eq!(finding(&first, 0, 0), None);
 }
 
-/// On another GPU it has no data, is not timed and is not missed.
+/// It has no data on another GPU, is not timed there and is not missed.
 #[test]
 fn a_claim_may_be_of_one_gpu_and_of_one_variant() {
     let pair = pair("wmma", "scalar", ["1.6"; 3]);
-    let found = |words: &str, gpu: Option<&str>| {
+    let findings = |words: &str, gpu: Option<&str>| {
         let run = run(words).changed(|session| {
             let claim = &mut session.stages[0].claims[0];
             claim.family = "wmma-qk-32x64".into();
@@ -161,19 +169,20 @@ fn a_claim_may_be_of_one_gpu_and_of_one_variant() {
     };
     let (timed, untimed) = (format!("timed{pair}"), "timed; - pair");
     for here in [None, Some(GPU)] {
-        assert_eq!(found(&timed, here), (Pass, true, false));
-        assert_eq!(found(untimed, here), (NoData, true, true));
+        assert_eq!(findings(&timed, here), (Pass, true, false));
+        assert_eq!(findings(untimed, here), (NoData, true, true));
     }
     for words in [&timed, untimed] {
-        assert_eq!(found(words, Some("NVIDIA L4")), (NoData, false, false));
+        assert_eq!(findings(words, Some("NVIDIA L4")), (NoData, false, false));
     }
 }
 
-/// The claims are 1.5x over the fastest of PyTorch, and 1x over its flash. Faster and wrong does not count, others than PyTorch are no
-/// rivals, and a slower one of ours does not stand for the family.
+/// The claims are 1.5x over the fastest of PyTorch, and 1x over its flash. Faster and wrong does
+/// not count, others than PyTorch are no rivals, and a slower one of ours does not stand for the
+/// family.
 #[test]
 fn claims_against_peers_are_about_the_fastest_right_rival() {
-    let found = each(
+    let findings = each(
         "mission 10 torch-flash 20 torch-cudnn 16
         mission 10 torch-flash 20 torch-cudnn 14
         mission 10 torch-flash 20 torch-cudnn 5!
@@ -185,14 +194,16 @@ fn claims_against_peers_are_about_the_fastest_right_rival() {
         |line| {
             let run = run(&format!("timed; peers {line}"));
             let (view, stage) = (View::alone(&run), &run.session.stages[1]);
-            let found = [2, 3].map(|claim| match judge(&view, stage, &stage.claims[claim]) {
-                Some((of, row)) => format!("{} {}", row.paired_with.as_ref().unwrap(), of.verdict),
+            let findings = [2, 3].map(|claim| match judge(&view, stage, &stage.claims[claim]) {
+                Some(Evidence { finding, row }) => {
+                    format!("{} {}", row.base().unwrap(), finding.verdict)
+                }
                 None => "none".into(),
             });
-            found.join(", ")
+            findings.join(", ")
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(findings, @"
     mission 10 torch-flash 20 torch-cudnn 16
         torch-cudnn PASS, torch-flash PASS
     mission 10 torch-flash 20 torch-cudnn 14
@@ -231,7 +242,7 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
         }
         None => line.into(),
     };
-    let found = each(
+    let answers = each(
         "emulated
         emulated; counted cpasync 1048577 0
         timed; ncu 1048576 1142948
@@ -247,7 +258,7 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
         emulated; - cpasync mission; + cpasync | mission f16 full | emulator | H1 fail race at kernel.cu:88 | global_read_bytes 9",
         |line| judged(&run(&by_ncu(line)), 1, 1),
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated
         PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
     emulated; counted cpasync 1048577 0
@@ -280,7 +291,7 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
 /// Whichever of the two variants comes first.
 #[test]
 fn what_is_broken_fails_whatever_is_missing() {
-    let found = each(
+    let answers = each(
         "cpasync: global_read_bytes 2; cpasync-64x64: global_read_bytes none
         cpasync-64x64: global_read_bytes 2; cpasync: global_read_bytes none
         stage1-cpasync: global_read_bytes none
@@ -295,7 +306,7 @@ fn what_is_broken_fails_whatever_is_missing() {
                 .to_string()
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     cpasync: global_read_bytes 2; cpasync-64x64: global_read_bytes none
         FAIL
     cpasync-64x64: global_read_bytes 2; cpasync: global_read_bytes none
@@ -309,11 +320,12 @@ fn what_is_broken_fails_whatever_is_missing() {
     ");
 }
 
-/// Claims of one figure each, of every kind of relation and source, at the ends of their bounds. 0 of 0 is as predicted; 32 of 0 is not,
-/// whatever the factor; what is no number is not. Of different architectures nothing is compared.
+/// Claims of one figure each, of every kind of relation and source, at the ends of their bounds. 0
+/// of 0 is as predicted; 32 of 0 is not, whatever the factor; what is no number is not. Of
+/// different architectures nothing is compared.
 #[test]
 fn bounds_hold_where_the_figure_is() {
-    let found = each(
+    let answers = each(
         "ratio 1 1 global_read_bytes 0.5 0.5
         ratio 1 1 global_read_bytes 0.51 0.8
         ratio 1 1 global_read_bytes 0.3 0.49
@@ -337,7 +349,7 @@ fn bounds_hold_where_the_figure_is() {
             judged(&run(&format!("{start}; {line}")), 1, 1)
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     ratio 1 1 global_read_bytes 0.5 0.5
         PASS: cpasync-32x64 524,288 / wmma-qk-32x64 1,048,576 = 0.500x
     ratio 1 1 global_read_bytes 0.51 0.8
@@ -408,8 +420,8 @@ fn a_figures_claim_is_about_the_instances_of_its_own_head_size() {
     );
 }
 
-/// Presets of the base, of which `!` is refused on the claims' problem, and of ours: what is compared with what. Without a preset in
-/// common it is the defaults.
+/// Presets of the base, of which `!` is refused on the claims' problem, and of ours: what is
+/// compared with what. Without a preset in common it is the defaults.
 #[test]
 fn presets_are_compared_with_their_own_and_with_no_other() {
     let variants = |family: &str, presets: &str| -> Vec<VariantMeta> {
@@ -427,7 +439,7 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
         };
         presets.split_whitespace().map(variant).collect()
     };
-    let found = each(
+    let answers = each(
         "32x64 64x64 / 64x64 16x16
         32x64 64x64 / 16x16 16x32
         16x16! 64x64 / 16x16 16x32
@@ -437,17 +449,18 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
             let mut stages = ladder();
             stages[0].variants = variants("wmma-qk", base);
             stages[1].variants = variants("cpasync", ours);
-            let pairs = match compared(&stages, &stages[1], &stages[1].claims[1]) {
+            let pairs = match figures::comparisons(&stages, &stages[1], &stages[1].claims[1]) {
                 Ok(pairs) => pairs,
-                Err(reason) => return reason,
+                Err(lack) => return lack.to_string(),
             };
-            let words = pairs
-                .iter()
-                .map(|(new, base)| format!("{} {}", new.name, base.unwrap().1.name));
-            words.collect::<Vec<_>>().join("\n")
+            let names = |pair: &figures::Comparison<'_>| {
+                let base = pair.base.unwrap();
+                format!("{} {}", pair.new.variant.name, base.variant.name)
+            };
+            pairs.iter().map(names).collect::<Vec<_>>().join("\n")
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     32x64 64x64 / 64x64 16x16
         cpasync-64x64 wmma-qk-64x64
     32x64 64x64 / 16x16 16x32
@@ -459,9 +472,9 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
     ");
     // What a device refuses is no base.
     let run = run("timed; refused scalar");
-    let found = [0, 1].map(|claim| judged(&run, 0, claim));
+    let findings = [0, 1].map(|claim| judged(&run, 0, claim));
     assert_eq!(
-        found,
+        findings,
         [
             "not measured",
             "NO DATA: stage0-scalar has no family scalar"
@@ -469,7 +482,8 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
     );
 }
 
-/// The claims of a family over another, of speed and of counters: of a run on top of a committed session.
+/// The claims of a family over another, of speed and of counters: of a run on top of a committed
+/// session.
 #[test]
 fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
     let word = |of: &Claimed| {
@@ -487,7 +501,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
             of.finding.verdict
         )
     };
-    let found = each(
+    let answers = each(
         "timed
         timed 24 20 15
         timed 30 20 15
@@ -515,7 +529,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
             format!("{}; {}", word(&claims[0]), word(&claims[1]))
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed
         run PASS; run PASS
     timed 24 20 15
@@ -555,10 +569,11 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
     emulated; - mission on emulated
         NO DATA; PASS
     ");
-    // A figure of another version of a kernel makes the finding stale, whatever the others are of; a base that has changed, too; and a
-    // newer figure of another kernel does not hide one of the kernels as they are.
+    // A figure of another version of a kernel makes the finding stale, whatever the others are of;
+    // a base that has changed, too; and a newer figure of another kernel does not hide one of the
+    // kernels as they are.
     let wide = "emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9";
-    let found = each(
+    let answers = each(
         &format!(
             "{wide}; identity 1 another & {wide}; - cpasync-64x64 @ {wide}
             timed; identity 0 another
@@ -573,7 +588,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
             words.join("; ")
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9; identity 1 another & emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9; - cpasync-64x64 @ emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9
         NO DATA; PASS; NO DATA; STALE PASS
     timed; identity 0 another
@@ -589,7 +604,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
 
 #[test]
 fn a_table_has_one_row_for_each_claim_as_it_is_now() {
-    let found = each(
+    let answers = each(
         "timed 24 20 15 @ emulated
         timed 24 20 15 @ emulated; refuted 0 0; claims 1 0",
         |line| {
@@ -604,7 +619,7 @@ fn a_table_has_one_row_for_each_claim_as_it_is_now() {
             rows.collect::<Vec<_>>().join("\n")
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed 24 20 15 @ emulated
         stage0-scalar/wmma-qk E1 PASS false
         stage0-scalar/wmma-qk L1 FAIL false

@@ -1,9 +1,12 @@
+use super::latency::failing;
+use super::verdicts::turned;
 use super::*;
 use crate::judge::verdict::of_differences;
 use crate::table::Figure;
 use crate::table::digest::Texts;
 use crate::testing::scenario::{self, each, row, run, set, sides};
 use crate::testing::{SCALAR, US, WMMA, mission, table, timed};
+use common::verdict::Verdict;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -20,13 +23,13 @@ fn differences(base: &Run, new: &Run) -> Vec<Difference> {
     compare(&old, &now, covers, &new.session.stages).differences
 }
 
-/// Exit code and word, and all that changed.
+/// Returns the exit code with its word, and all that changed.
 fn moved(line: &str) -> String {
     let (base, new) = sides(line);
-    let found = differences(&base, &new);
-    let overall = of_differences(&found);
+    let compared = differences(&base, &new);
+    let overall = of_differences(&compared);
     let mut lines = vec![format!("{} {}", overall.exit.code(), overall.word)];
-    let changed = found.iter().filter(|d| d.change != Change::Unchanged);
+    let changed = compared.iter().filter(|d| d.change != Change::Unchanged);
     lines.extend(changed.map(|d| {
         let required = if d.required { " (required)" } else { "" };
         format!("{} {} {}{required}", d.change.word(), d.subject, d.title())
@@ -34,7 +37,7 @@ fn moved(line: &str) -> String {
     lines.join("\n")
 }
 
-/// Of these subjects alone.
+/// Returns the changes of these subjects alone.
 fn moved_of(line: &str, subject: &str) -> String {
     let all = moved(line);
     let mut lines = all.lines();
@@ -55,8 +58,8 @@ fn latency(subject: &str, identity: &str, us: f64) -> Row {
     row.figure(Metric::P90, 1.002 * us)
 }
 
-/// What becomes of `s/v`, which changed from `old` to `new` in a session whose unchanged kernels took `shift` times as long, give or
-/// take `spread`; and how many of those are unchanged.
+/// Returns what becomes of `s/v`, which changed from `old` to `new` in a session whose unchanged
+/// kernels took `shift` times as long, give or take `spread`; and how many of those are unchanged.
 fn in_session(old: Row, new: Row, controls: u32, shift: f64, spread: f64) -> (String, usize) {
     let session = |name: &str, of: Row, us: &dyn Fn(f64) -> f64| {
         let controls = (0..controls)
@@ -70,22 +73,25 @@ fn in_session(old: Row, new: Row, controls: u32, shift: f64, spread: f64) -> (St
     };
     let base = session("1", old, &|_| 10.0);
     let new = session("2", new, &|at| 10.0 * shift * (1.0 + 1.05 * spread * at));
-    let found = compare(&base, &new, true, &[]).differences;
-    let of_changed = |d: &&Difference| d.subject.as_str() == "s/v" && d.group == Group::Latency;
-    let changed = found.iter().find(of_changed).unwrap();
+    let compared = compare(&base, &new, true, &[]).differences;
+    let changed = compared
+        .iter()
+        .find(|d| d.subject.as_str() == "s/v" && d.group == Group::Latency)
+        .unwrap();
     let is_control =
         |d: &&Difference| d.subject != changed.subject && d.change == Change::Unchanged;
-    let unchanged = found.iter().filter(is_control).count();
+    let unchanged = compared.iter().filter(is_control).count();
     (
         format!("{}: {}", changed.change.word(), changed.why),
         unchanged,
     )
 }
 
-/// How many times as long the changed kernel takes, of how many unchanged ones, their shift and their spread.
+/// How many times as long the changed kernel takes, of how many unchanged ones, their shift and
+/// their spread.
 #[test]
 fn changed_kernels_are_judged_by_how_far_unchanged_ones_moved() {
-    let found = each(
+    let answers = each(
         "1.03 100 1.01 0.015
         1.03 100 0.99 0.015
         1.05 100 1.01 0.015
@@ -103,12 +109,12 @@ fn changed_kernels_are_judged_by_how_far_unchanged_ones_moved() {
             };
             let new = latency("s/v", "new", 20.0 * factor * shift);
             let old = latency("s/v", "old", 20.0);
-            let (found, unchanged) = in_session(old, new, controls as u32, shift, spread);
+            let (compared, unchanged) = in_session(old, new, controls as u32, shift, spread);
             assert_eq!(unchanged, controls as usize);
-            found
+            compared
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     1.03 100 1.01 0.015
         worse: beyond 2.0 %
     1.03 100 0.99 0.015
@@ -132,11 +138,11 @@ fn changed_kernels_are_judged_by_how_far_unchanged_ones_moved() {
     ");
 }
 
-/// How many times as many cycles `s/v` takes, among so many unchanged kernels, and the SM clock before and now; `-` where none was
-/// recorded, and where it was 1980 MHz.
+/// How many times as many cycles `s/v` takes, among so many unchanged kernels, and the SM clock
+/// before and now; `-` where none was recorded, and where it was 1980 MHz.
 #[test]
 fn a_change_of_the_clock_is_not_the_kernels_and_hides_no_change_of_it() {
-    let found = each(
+    let compared = each(
         "1.05 100 1980 1886
         1.00 100 1980 1886
         0.95 100 1980 1886
@@ -183,8 +189,8 @@ fn a_change_of_the_clock_is_not_the_kernels_and_hides_no_change_of_it() {
                 }));
                 table
             };
-            let found = compare(&table("1", 0, 1.0), &table("2", 1, times), true, &[]);
-            let changed = found
+            let compared = compare(&table("1", 0, 1.0), &table("2", 1, times), true, &[]);
+            let changed = compared
                 .differences
                 .iter()
                 .find(|d| d.subject.as_str() == "s/v");
@@ -192,7 +198,7 @@ fn a_change_of_the_clock_is_not_the_kernels_and_hides_no_change_of_it() {
             format!("{}: {}", changed.change.word(), changed.why)
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(compared, @"
     1.05 100 1980 1886
         worse: beyond 2.0 %
     1.00 100 1980 1886
@@ -241,14 +247,17 @@ fn a_session_does_not_have_two_times_of_one_kernel() {
     let base = timed(US);
     let edited = run("timed 16 20 15");
     let (old, new) = (of_run(&base, "1"), of_run(&edited, "1"));
-    let found = compare(&old, &new, true, &base.session.stages).differences;
-    let changed = found.iter().filter(|d| d.change != Change::Unchanged);
-    let changed: Vec<_> = changed.map(|d| (d.subject.as_str(), d.change)).collect();
+    let compared = compare(&old, &new, true, &base.session.stages).differences;
+    let changed: Vec<_> = compared
+        .iter()
+        .filter(|d| d.change != Change::Unchanged)
+        .map(|d| (d.subject.as_str(), d.change))
+        .collect();
     assert!(
         changed.contains(&(SCALAR, Change::Inconclusive)),
         "{changed:?}"
     );
-    assert_ne!(of_differences(&found).word, "SAME");
+    assert_ne!(of_differences(&compared).word, "SAME");
 }
 
 /// A kernel that alone ran at another clock than those that have not changed.
@@ -270,8 +279,8 @@ fn a_clock_that_unchanged_kernels_have_not_recorded_decides_nothing() {
             };
             table.extend(controls.chain([row.clone()]).map(session));
         }
-        let found = compare(&base, &new, true, &[]).differences;
-        found
+        let compared = compare(&base, &new, true, &[]).differences;
+        compared
             .iter()
             .find(|d| d.subject.as_str() == "s/v")
             .unwrap()
@@ -281,10 +290,11 @@ fn a_clock_that_unchanged_kernels_have_not_recorded_decides_nothing() {
     assert_eq!(slower("sm_mhz 1886"), Change::Worse);
 }
 
-/// What the kernel has before and now, and what is said if it takes half or twice as long.
+/// Gives the kernel's columns before and now, and asks what is said if it takes half or twice as
+/// long.
 #[test]
 fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
-    let found = each(
+    let compared = each(
         "identity a => identity a
         identity a | code x => identity b | code x
         identity a | code x => identity b | code y
@@ -301,7 +311,7 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
         p50 20 19.98 20.6 => note ours",
         |line| {
             let (old, new) = line.split_once(" => ").unwrap();
-            let of = |identity, us, changes: &str| {
+            let timed = |identity, us, changes: &str| {
                 let mut row = latency("s/v", identity, us);
                 changes
                     .split(" | ")
@@ -313,13 +323,20 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
             } else {
                 &[21.0]
             };
-            let found = times
-                .iter()
-                .map(|us| in_session(of("old", 20.0, old), of("new", *us, new), 100, 1.0, 0.01).0);
-            found.collect::<Vec<_>>().join("\n")
+            let compared = times.iter().map(|us| {
+                in_session(
+                    timed("old", 20.0, old),
+                    timed("new", *us, new),
+                    100,
+                    1.0,
+                    0.01,
+                )
+                .0
+            });
+            compared.collect::<Vec<_>>().join("\n")
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(compared, @"
     identity a => identity a
         unchanged: the kernel has not changed: what moved is the machine or the harness
         unchanged: the kernel has not changed: what moved is the machine or the harness
@@ -356,10 +373,10 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
     // Two speeds in one kernel: its median is anywhere between them.
     let two_speeds = [[20.0, 24.0]; 20].concat();
     let wide = |words| run(words).sampled(SCALAR, mission(), &two_speeds);
-    let found = differences(&wide("timed"), &wide("timed; rebuilt"));
-    let of_scalar = found.iter().find(|d| d.ratio.is_some()).unwrap();
-    let found = (of_scalar.subject.as_str(), of_scalar.change);
-    assert_eq!(found, (SCALAR, Change::Inconclusive));
+    let compared = differences(&wide("timed"), &wide("timed; rebuilt"));
+    let of_scalar = compared.iter().find(|d| d.ratio.is_some()).unwrap();
+    let compared = (of_scalar.subject.as_str(), of_scalar.change);
+    assert_eq!(compared, (SCALAR, Change::Inconclusive));
 }
 
 #[test]
@@ -392,12 +409,12 @@ fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
     let (older, newer) = (read("older"), read("newer"));
     let is_slowed = |subject: &Subject| subject.stage() == "stage5-swizzle";
     let changes = |base: &Table, new: &Table| {
-        let found = compare(base, new, true, &[]);
+        let compared = compare(base, new, true, &[]);
         let mut counts: BTreeMap<(bool, Change), usize> = BTreeMap::new();
-        for d in &found.differences {
+        for d in &compared.differences {
             *counts.entry((is_slowed(&d.subject), d.change)).or_default() += 1;
         }
-        (counts, found.drift)
+        (counts, compared.drift)
     };
     let others = ((false, Change::Unchanged), 138);
     for (base, new) in [(&older, &newer), (&newer, &older)] {
@@ -428,26 +445,26 @@ fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
 
 #[test]
 fn a_run_against_itself_is_the_same_everywhere() {
-    let found = each(
+    let compared = each(
         "timed; built 96 0; clean => same
         emulated => same
         timed; peers mission 10 torch-flash 16 => same
         timed; + scalar | 1x1x17x64 f16 full | draw | p50 9 => timed; + scalar | 1x1x18x64 f16 full | draw | p50 9 | C2 fail",
         moved,
     );
-    assert_eq!(found.matches("    0 SAME\n").count(), 4, "{found}");
-    assert_eq!(found.lines().count(), 8, "{found}");
+    assert_eq!(compared.matches("    0 SAME\n").count(), 4, "{compared}");
+    assert_eq!(compared.lines().count(), 8, "{compared}");
     let committed = crate::testing::results().of_gpu("nvidia-h200");
-    let found = compare(&committed, &committed, true, &[]);
+    let compared = compare(&committed, &committed, true, &[]);
     assert!(
-        found.differences.is_empty(),
+        compared.differences.is_empty(),
         "rows of one session say nothing"
     );
 }
 
 #[test]
 fn what_is_not_the_same_thing_is_missing_with_the_reason() {
-    let found = each(
+    let answers = each(
         "timed => timed 64 40 30; rebuilt; card NVIDIA L4
         timed => timed 64 40 30; rebuilt; driver 600.1
         timed => timed 64 40 30; rebuilt; gpu mission !pair: under cold L2
@@ -455,14 +472,16 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
         timed => timed 64 40 30; rebuilt; gpu mission !pair: C5 fail",
         |line| {
             let (base, new) = sides(line);
-            let mut found = differences(&base, &new);
-            found.retain(|d| d.what == What::Metric(Metric::P50));
-            let is_missing = |d: &Difference| d.change == Change::Missing && d.required;
-            assert!(found.len() == 3 && found.iter().all(is_missing), "{line}");
-            found[0].why.clone()
+            let mut compared = differences(&base, &new);
+            compared.retain(|d| d.what == What::Metric(Metric::P50));
+            assert_eq!(compared.len(), 3, "{line}");
+            for d in &compared {
+                assert!(d.change == Change::Missing && d.required, "{line}");
+            }
+            compared[0].why.clone()
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed => timed 64 40 30; rebuilt; card NVIDIA L4
         NVIDIA H200 (sm_90, 132 SMs, driver 580.159.04) against NVIDIA L4 (sm_90, 132 SMs, driver 580.159.04)
     timed => timed 64 40 30; rebuilt; driver 600.1
@@ -477,19 +496,20 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     // What failed in the kernel before is not this one's.
     let line = "timed; wmma gpu all: C2 fail & timed; rebuilt; - gpu all";
     let (_, table) = scenario::view(line);
-    let row = table.row(&WMMA.into(), &mission(), Source::Gpu).unwrap();
+    let row = table.latency(&WMMA.into(), &mission()).unwrap();
     assert_eq!(failing(&table, row), None);
     // Of another backend there is nothing but what the build says.
-    let found = differences(&timed(US), &run("emulated"));
-    let is_of_gpu = |d: &Difference| d.source == Source::Gpu || d.group == Group::Latency;
-    assert!(!found.iter().any(is_of_gpu));
+    let compared = differences(&timed(US), &run("emulated"));
+    for d in &compared {
+        assert!(d.source() != Source::Gpu && d.group != Group::Latency);
+    }
     let outdated = Difference::outdated("stage1-cpasync");
     assert_eq!(of_differences(&[outdated]).word, "INCOMPLETE");
 }
 
 #[test]
 fn the_same_question_to_a_smaller_run_requires_nothing() {
-    let found = each(
+    let answers = each(
         "timed => same
         timed; tier 0 => timed
         timed; stages 1 => timed
@@ -504,7 +524,7 @@ fn the_same_question_to_a_smaller_run_requires_nothing() {
             covers(&base.session, &new.session).to_string()
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed => same
         true
     timed; tier 0 => timed
@@ -528,7 +548,7 @@ fn the_same_question_to_a_smaller_run_requires_nothing() {
 
 #[test]
 fn gates_that_fail_now_are_worse() {
-    let found = each(
+    let answers = each(
         "emulated => same; wmma all: C3 fail
         emulated; wmma all: C3 fail => emulated
         emulated; wmma all: C3 fail => same
@@ -548,7 +568,7 @@ fn gates_that_fail_now_are_worse() {
         emulated; - !self-test; claims 0 0; claims 1 0 => same",
         moved,
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated => same; wmma all: C3 fail
         1 REGRESSION
         worse stage0-scalar/wmma-qk-32x64 gate C3
@@ -613,7 +633,7 @@ fn gates_that_fail_now_are_worse() {
 
 #[test]
 fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed() {
-    let found = each(
+    let answers = each(
         "emulated => same; refused scalar; claims 0 0
         emulated; refused scalar; claims 0 0 => emulated
         emulated; - scalar all => emulated
@@ -625,10 +645,10 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
         emulated => same; - cpasync mission
         emulated => same; - scalar mission; + scalar | mission f16 full | emulator | note not traced
         timed => same; - cpasync gpu !all
-        timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma ptxas
-        timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel
+        timed; built 96 0; + wmma | f16 d64 | kernel | threads 128 => same; - wmma ptxas
+        timed; built 96 0; + wmma | f16 d64 | kernel | threads 128 => same; - wmma kernel
         timed; built 96 0 => same; - wmma ptxas; archs sm_89
-        timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel; archs sm_89
+        timed; built 96 0; + wmma | f16 d64 | kernel | threads 128 => same; - wmma kernel; archs sm_89
         timed; built 96 0 => same; wmma ptxas: R1 none
         emulated; wmma all: C5 no_data => same; wmma all: C5 none
         timed; wmma gpu mission !pair: C5 pass => same; wmma gpu mission !pair: C5 none
@@ -637,7 +657,7 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
         emulated; wmma all: cases 8 => emulated; wmma all: cases 9",
         moved,
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated => same; refused scalar; claims 0 0
         0 SAME
         changed (informational) stage0-scalar/scalar-32x64 variant
@@ -676,18 +696,18 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
         3 INCOMPLETE
         not comparable stage1-cpasync/cpasync claim cpasync p50 over stage0-scalar wmma-qk on mission f16 full (required)
         not comparable stage1-cpasync/cpasync-32x64 p50 on mission f16 full (required)
-    timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma ptxas
+    timed; built 96 0; + wmma | f16 d64 | kernel | threads 128 => same; - wmma ptxas
         3 INCOMPLETE
         not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a (required)
-    timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel
+    timed; built 96 0; + wmma | f16 d64 | kernel | threads 128 => same; - wmma kernel
         3 INCOMPLETE
-        not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a (required)
+        not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 (required)
     timed; built 96 0 => same; - wmma ptxas; archs sm_89
         0 SAME
         not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a
-    timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel; archs sm_89
+    timed; built 96 0; + wmma | f16 d64 | kernel | threads 128 => same; - wmma kernel; archs sm_89
         3 INCOMPLETE
-        not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a (required)
+        not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 (required)
     timed; built 96 0 => same; wmma ptxas: R1 none
         0 SAME
         not comparable stage0-scalar/wmma-qk-32x64 gate R1 on f16 d64 sm_90a
@@ -707,11 +727,12 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     ");
 }
 
-/// 512 / 88 and 512 / 96 registers are five blocks, 512 / 104 four. The latency of an instance has the last word on its occupancy, and
-/// none on spills; that of f16 says nothing of e4m3, and latencies that disagree say nothing.
+/// 512 / 88 and 512 / 96 registers are five blocks, 512 / 104 four. The latency of an instance has
+/// the last word on its occupancy, and none on spills; that of f16 says nothing of e4m3, and
+/// latencies that disagree say nothing.
 #[test]
 fn counters_and_resources_are_worse_where_they_cost_something() {
-    let found = each(
+    let answers = each(
         "emulated; claims 0 1 => same; counted scalar 2097152 0
         emulated; claims 0 1; counted scalar 1048576 12288 => emulated; claims 0 1
         timed; claims 0 1 => timed 28 18 13; claims 0 1; counted scalar 2097152 0; rebuilt
@@ -730,7 +751,7 @@ fn counters_and_resources_are_worse_where_they_cost_something() {
         timed; built 96 0 => timed; built 104 8; nvcc 13.1",
         |line| moved_of(line, SCALAR),
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated; claims 0 1 => same; counted scalar 2097152 0
         1 REGRESSION
         worse stage0-scalar/scalar-32x64 global sectors read on mission f16 full
@@ -817,15 +838,15 @@ fn counters_and_resources_are_worse_where_they_cost_something() {
 fn errors_are_judged_by_their_bounds() {
     let errors = |base: &str, new: &str, metric: Metric| {
         let (base, new) = sides(&format!("{base} => {new}"));
-        let mut found = differences(&base, &new);
-        found.retain(|d| d.subject.as_str() == SCALAR && d.what == What::Metric(metric));
-        let said = found
+        let mut compared = differences(&base, &new);
+        compared.retain(|d| d.subject.as_str() == SCALAR && d.what == What::Metric(metric));
+        let lines = compared
             .iter()
-            .map(|d| format!("{} on {}", d.change.word(), d.place));
-        said.collect::<Vec<_>>().join("\n")
+            .map(|d| format!("{} on {}", d.change.word(), d.place()));
+        lines.collect::<Vec<_>>().join("\n")
     };
     for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
-        let found = each(
+        let answers = each(
             "0.17 0.26
             0.0 0.1
             0.17 0.29
@@ -838,12 +859,12 @@ fn errors_are_judged_by_their_bounds() {
             NaN 0.17",
             |line| {
                 let (was, is) = line.split_once(' ').unwrap();
-                let with = |share| format!("emulated; scalar all: {} {share}", metric.name());
-                errors(&with(was), &with(is), metric)
+                let side = |share| format!("emulated; scalar all: {} {share}", metric.name());
+                errors(&side(was), &side(is), metric)
             },
         );
         insta::allow_duplicates! {
-            insta::assert_snapshot!(found, @"
+            insta::assert_snapshot!(answers, @"
     0.17 0.26
         unchanged on all
     0.0 0.1
@@ -867,27 +888,25 @@ fn errors_are_judged_by_their_bounds() {
     ");
         }
     }
-    // A case that was no number and is one hides no other that got worse. What another backend is off by is another figure.
+    // A case that was no number and is one hides no other that got worse. What another backend is
+    // off by is another figure.
     let case = |shape: &str, share: &str| {
         format!("; + scalar | {shape} f16 full normal:0 | emulator | error_of_bound {share}")
     };
-    let found = each(
+    let answers = each(
         "NaN 0.17 0.17 0.29
         0.17 0.29 0.17 0.1
         0.17 0.17 NaN 0.17",
         |line| {
-            let of: Vec<&str> = line.split(' ').collect();
-            let with = |at| {
-                format!(
-                    "emulated{}{}",
-                    case("mission", of[at]),
-                    case("long", of[at + 1])
-                )
+            let shares: Vec<&str> = line.split(' ').collect();
+            let side = |first: usize| {
+                let (mission, long) = (shares[first], shares[first + 1]);
+                format!("emulated{}{}", case("mission", mission), case("long", long))
             };
-            errors(&with(0), &with(2), Metric::ErrorOfBound)
+            errors(&side(0), &side(2), Metric::ErrorOfBound)
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     NaN 0.17 0.17 0.29
         worse on long f16 full normal:0
         improved on mission f16 full normal:0
@@ -911,7 +930,7 @@ fn errors_are_judged_by_their_bounds() {
 
 #[test]
 fn claims_that_fail_now_or_are_taken_back_are_said() {
-    let found = each(
+    let answers = each(
         "emulated => same; counted cpasync 1048577 0
         emulated => same; counted cpasync 1048577 0; refuted 1 1
         emulated; counted cpasync 1048577 0 => same; refuted 1 1
@@ -922,7 +941,7 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
         timed; peers mission 10 torch-flash 16 => same; - peers",
         moved,
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated => same; counted cpasync 1048577 0
         1 REGRESSION
         worse stage1-cpasync/cpasync claim cpasync global bytes read against stage0-scalar wmma-qk on mission f16 full

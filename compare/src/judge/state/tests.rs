@@ -1,18 +1,18 @@
 use super::*;
 use crate::judge::verdict;
-use crate::measure::rows;
 use crate::table::Run;
 use crate::testing::scenario::{self, each, run};
 use crate::testing::{CPASYNC, WMMA, emulated, instances};
 use common::faults::{Caught, Fault};
 
 fn states(view: &View<'_>) -> String {
-    let of = |stage: &StageMeta| {
-        let states = stage.subjects().map(|subject| state(view, stage, &subject));
-        states.map(|state| format!("{state:?}")).collect::<Vec<_>>()
-    };
-    let all: Vec<String> = view.stages.iter().flat_map(of).collect();
-    all.join(", ")
+    let mut states = Vec::new();
+    for stage in view.stages {
+        for subject in stage.subjects() {
+            states.push(format!("{:?}", state(view, stage, &subject)));
+        }
+    }
+    states.join(", ")
 }
 
 fn exit(run: &Run) -> String {
@@ -20,13 +20,13 @@ fn exit(run: &Run) -> String {
     format!("{} {}", overall.exit.code(), overall.word)
 }
 
-/// Of the three variants, and how the run ends.
+/// Returns how the run ends, and the states of the three variants.
 fn ends(run: &Run) -> String {
     format!("{}: {}", exit(run), states(&View::alone(run)))
 }
 
 fn green(run: &Run, subject: &str) -> bool {
-    is_green(&View::alone(run), &subject.into(), Source::Emulator)
+    is_green(&View::alone(run), &subject.into(), BackendKind::Emulated)
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
         }
     }
     // Only where there is a hazard does H1 take anything away, whichever row has it.
-    let found = each(
+    let answers = each(
         "wmma all: cases_failed 1
         - all
         wmma all: H1 pass
@@ -57,7 +57,7 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
             format!("{} {}", green(&run, WMMA), green(&run, CPASYNC))
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     wmma all: cases_failed 1
         false true
     - all
@@ -71,11 +71,12 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
     ");
 }
 
-/// Whole, and where flags selected cases. Rows that were lost or never written leave NO DATA; a variant whose other cases are refused may
-/// lack C4 and no other gate; what could not be launched is no problem that it does not support.
+/// Whole, and where flags selected cases. Rows that were lost or never written leave NO DATA; a
+/// variant whose other cases are refused may lack C4 and no other gate; what could not be launched
+/// is no problem that it does not support.
 #[test]
 fn each_state_has_its_cause_and_its_end() {
-    let found = each(
+    let answers = each(
         "emulated
         timed; built 96 0; measurable R1
         emulated; wmma all: C3 fail
@@ -96,7 +97,7 @@ fn each_state_has_its_cause_and_its_end() {
             format!("{}\nselected {}", ends(&run(line)), ends(&selected))
         },
     );
-    insta::assert_snapshot!(found, @r#"
+    insta::assert_snapshot!(answers, @r#"
     emulated
         0 PASS: Green, Green, Green
         selected 0 PASS: Green, Green, Green
@@ -147,7 +148,7 @@ fn each_state_has_its_cause_and_its_end() {
     let selected = run("emulated; - wmma all; stages 0").named("2");
     let (_, table) = scenario::view("emulated");
     let on_table = states(&View::of_run(&selected, &table));
-    let found = each(
+    let answers = each(
         "none
         timed
         timed @ emulated; identity 0 another",
@@ -156,7 +157,7 @@ fn each_state_has_its_cause_and_its_end() {
             states(&View::committed(&stages, &table))
         },
     );
-    insta::assert_snapshot!(found + &on_table, @r#"
+    insta::assert_snapshot!(answers + &on_table, @r#"
     none
         NoData([]), NoData([]), NoData([])
     timed
@@ -169,16 +170,16 @@ fn each_state_has_its_cause_and_its_end() {
 
 #[test]
 fn a_stage_of_e4m3_alone_has_no_c4_in_the_quick_tier_and_needs_it_in_every_other() {
-    let of = |tier: usize, dtypes: &[Dtype]| {
+    let state_in = |tier: usize, dtypes: &[Dtype]| {
         let mut run = run(&format!("emulated; tier {tier}; cpasync all: C4 none"));
         run.session.stages[1].variants[0].kernels = instances("cpasync-32x64", dtypes);
         let view = View::alone(&run);
         state(&view, &view.stages[1], &CPASYNC.into())
     };
     let lacking = State::NoData(vec![GateId::C4]);
-    assert_eq!(of(0, &[Dtype::E4m3]), State::Green);
-    assert_eq!(of(1, &[Dtype::E4m3]), lacking);
-    assert_eq!(of(0, &[Dtype::F16, Dtype::E4m3]), lacking);
+    assert_eq!(state_in(0, &[Dtype::E4m3]), State::Green);
+    assert_eq!(state_in(1, &[Dtype::E4m3]), lacking);
+    assert_eq!(state_in(0, &[Dtype::F16, Dtype::E4m3]), lacking);
 }
 
 #[test]
@@ -186,9 +187,15 @@ fn what_the_sanitizer_finds_fails_the_variant() {
     use Verdict::{Fail, NoData, Pass};
     let ended = [[Pass, Pass], [NoData, Fail], [Pass, NoData]].map(|verdicts| {
         let run = run("timed; clean").sanitized(CPASYNC, verdicts);
-        let c7 = gates(&View::alone(&run), &CPASYNC.into()).remove(&GateId::C7);
-        let c7 = c7.map(|of| format!("{} {:?} {:?} {}", of.verdict, of.passed, of.of, of.reason));
-        format!("{}\n    {}\n", ends(&run), c7.unwrap())
+        let mut gates = gates(&View::alone(&run), &CPASYNC.into());
+        let c7 = gates.remove(&GateId::C7).unwrap();
+        let (passed, cases) = (c7.passed, c7.of);
+        format!(
+            "{}\n    {} {passed:?} {cases:?} {}\n",
+            ends(&run),
+            c7.verdict,
+            c7.reason
+        )
     });
     insta::assert_snapshot!(ended.concat(), @"
     0 PASS: Green, Green, Green
@@ -200,11 +207,12 @@ fn what_the_sanitizer_finds_fails_the_variant() {
     ");
 }
 
-/// Of a whole run and of a selection of stages, which may lack a case of another gate and not C7. A run ends before the command that
-/// completes it can begin; what a device refuses has nothing to be sanitized; what was found in the kernel before says nothing.
+/// A whole run and a selection of stages are asked, which may lack a case of another gate and not
+/// C7. A run ends before the command that completes it can begin; what a device refuses has nothing
+/// to be sanitized; what was found in the kernel before says nothing.
 #[test]
 fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had_it() {
-    let found = each(
+    let answers = each(
         "timed
         timed; stages 0 1
         timed; clean
@@ -225,7 +233,7 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
             format!("{}\nlacking: {}", ends(&run), names.join(" "))
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     timed
         0 PASS: Green, Green, Green
         lacking: scalar-32x64 wmma-qk-32x64 cpasync-32x64
@@ -262,11 +270,12 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
     ");
 }
 
-/// With all its reasons: of buffers that are wrong as timed alone, as under a race that only a graph's launches show. What passes there is
-/// no evidence on all cases. What was timed against peers, and what failed in the kernel before, fails no variant.
+/// It has all its reasons: also of buffers that are wrong as timed alone, as under a race that only
+/// a graph's launches show. What passes there is no evidence on all cases. What was timed against
+/// peers, and what failed in the kernel before, fails no variant.
 #[test]
 fn a_failure_is_said_once() {
-    let found = each(
+    let answers = each(
         "emulated; wmma mission: H1 fail race at 88; wmma all: H1 fail race at 88
         emulated; wmma mission: H1 fail race at 88; wmma all: H1 fail race at 99
         timed; wmma gpu mission !pair: C5 fail x
@@ -287,7 +296,7 @@ fn a_failure_is_said_once() {
             lines.join("\n")
         },
     );
-    insta::assert_snapshot!(found, @"
+    insta::assert_snapshot!(answers, @"
     emulated; wmma mission: H1 fail race at 88; wmma all: H1 fail race at 88
         stage0-scalar/wmma-qk-32x64 H1: race at 88
         C5 Some(Pass)
@@ -333,23 +342,23 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
         ("nothing", None),
         (
             "a fault that survives",
-            Some(rows::planted(&caught(zeros, 0, &[]))),
+            Some(Row::fault(&caught(zeros, 0, &[]))),
         ),
         (
             "one that survives in part",
-            Some(rows::planted(&caught(zeros, 2, &[Dtype::E4m3]))),
+            Some(Row::fault(&caught(zeros, 2, &[Dtype::E4m3]))),
         ),
         (
             "a correct model that fails",
-            Some(rows::planted(&caught(None, 1, &[]))),
+            Some(Row::fault(&caught(None, 1, &[]))),
         ),
         (
             "a wrong list",
-            Some(rows::self_test(&[], &wrong_list).remove(0)),
+            Some(Row::self_test(&[], &wrong_list).remove(0)),
         ),
         (
             "what was not tested",
-            Some(rows::not_tested("timer", "no driver")),
+            Some(Row::untested_timer("no driver")),
         ),
     ];
     let added = added.map(|(what, row)| (what, row.into_iter().fold(emulated(), Run::with)));
@@ -359,7 +368,7 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
         .chain([(site, run("emulated; scalar self-test: S1 fail"))]);
     let lines = all.map(|(what, run)| {
         // Figures and verdicts are counted, whatever the words.
-        let rows = run.table.rows_by(Source::SelfTest).cloned();
+        let rows = run.table.self_tests().cloned();
         let rows: Vec<Row> = rows.map(|row| row.note("killed")).collect();
         let wrong = self_test(&run.table).count();
         format!(

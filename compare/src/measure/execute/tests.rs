@@ -75,7 +75,7 @@ fn problem(shape: &str, dtype: Dtype) -> Problem {
 fn judged(red: Option<GateId>) -> Run {
     let mut run = testing::timed(testing::US).without(|_| true);
     for subject in [SCALAR, WMMA] {
-        let row = Row::new(subject, Place::All, By::Gpu);
+        let row = Row::new(subject, Kind::Checked(BackendKind::Cuda));
         let is_red = |gate| subject == WMMA && red == Some(gate);
         run.append(NEEDED.into_iter().fold(row, |row, gate| {
             row.verdict(&GateResult::judge(gate, !is_red(gate), "of the cases"))
@@ -130,8 +130,8 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
             family,
             emulated(Mode::Both),
         );
-        let row = Row::new(&case.subject, case.place(), run.session.backend.into());
-        let expected = rows::of_outcome(row, &outcome).rounded();
+        let row = Row::new(&case.subject, Kind::Case(run.session.backend, case.place()));
+        let expected = row.outcome(&outcome).rounded();
         let key = expected.key();
         assert_eq!(
             run.table.get(&key).unwrap().figures,
@@ -142,7 +142,7 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     assert_eq!(
         run.table
             .rows()
-            .filter(|row| row.place == Place::All)
+            .filter(|row| row.place() == Place::All)
             .map(|row| row.value(Metric::Cases).unwrap())
             .sum::<f64>(),
         plan.cases.len() as f64
@@ -207,7 +207,7 @@ fn what_had_ended_is_summed_up_where_the_run_stops() {
     assert_eq!(
         run.table
             .rows()
-            .filter(|row| row.place == Place::All)
+            .filter(|row| row.place() == Place::All)
             .count(),
         2
     );
@@ -569,11 +569,11 @@ fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
         let mut run = judged(None);
         let device = Made::new(20.0, ("wmma-qk-32x64", spoils));
         let ended = Executor::new(&plan, &stages).draws(&device, &mut run, &mut told);
-        let rows = run.table.rows_by(By::Draw).map(|row| {
+        let rows = run.table.random_times().map(|row| {
             let us = row.value(Metric::P50);
             let gates = distinct(row.failed().map(|(gate, _)| gate));
             let number = row.value(Metric::Draw).unwrap();
-            format!("{} {} {number} {us:?} {gates:?}", row.subject, row.place)
+            format!("{} {} {number} {us:?} {gates:?}", row.subject, row.place())
         });
         format!("{}\n{}\n", ended.is_ok(), joined(rows, "\n"))
     };
@@ -654,7 +654,7 @@ fn what_is_green_alone_is_timed_and_judged_again_in_the_timed_buffers() {
         executor
             .time(&mut benches, 0.6, &timings, 0, &mut run, &mut told)
             .unwrap();
-        run.table.retain(|row| row.place != Place::All);
+        run.table.retain(|row| row.place() != Place::All);
         run
     };
     let honest = Made::new(20.0, HONEST);
@@ -833,7 +833,7 @@ fn a_stage_is_timed_right_after_its_own_gates_and_late_cases_come_after_all_time
     assert_eq!(steps, [each.concat(), late.to_vec()].concat());
     assert_eq!(run.cases().count(), plan.cases.len());
     // A summary is of all cases, the late ones too.
-    let whole = run.table.rows().filter(|row| row.place == Place::All);
+    let whole = run.table.rows().filter(|row| row.place() == Place::All);
     assert_eq!(
         whole
             .filter_map(|row| row.value(Metric::Cases))
@@ -898,7 +898,7 @@ fn both_arms_of_a_pair_are_judged_in_the_timed_buffers() {
     let (row, timed) = paired(20.0, HONEST);
     assert_eq!(timed, ["scalar-32x64", "wmma-qk-32x64"]);
     assert_eq!(
-        (row.subject.as_str(), row.paired_with.as_ref()),
+        (row.subject.as_str(), row.base()),
         (WMMA, Some(&SCALAR.into()))
     );
     assert_eq!(

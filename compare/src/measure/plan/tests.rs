@@ -627,9 +627,10 @@ fn what_is_counted_with_e4m3_is_compared_with_what_is_counted_too() {
         claim.place.dtype == Dtype::E4m3 && !claim.is_of_speed()
     };
     for (stage, claim) in claims(&stages).filter(of_e4m3) {
-        for (new, base) in compared(&stages, stage, claim).unwrap() {
-            let base = base.filter(|_| has(stage, new));
-            let is_counted = base.is_none_or(|(stage, base)| has(stage, base));
+        for pair in comparisons(&stages, stage, claim).unwrap() {
+            let new = pair.new.variant;
+            let base = pair.base.filter(|_| has(stage, new));
+            let is_counted = base.is_none_or(|base| has(base.stage, base.variant));
             assert!(is_counted, "{claim}: {}", new.name);
         }
     }

@@ -5,7 +5,7 @@ use crate::document::{Cell, Table, Text, row};
 use crate::judge::diff::{Change, Difference, What};
 use crate::judge::list::{distinct, grouped, joined};
 use crate::pages::columns::column;
-use crate::table::{Place, Subject};
+use crate::table::Subject;
 use common::metric::{Better, Metric};
 
 /// A row: all that moved of a kernel, at the places where it moved alike.
@@ -31,7 +31,7 @@ pub fn times(differences: &[&Difference]) -> Vec<Line> {
         let words = [Some(word(d.change).to_string()), ratio];
         Line {
             kernel: d.subject.clone(),
-            at: vec![d.place.to_string()],
+            at: vec![d.place().to_string()],
             verdict: format!("{}: {}", joined(words.into_iter().flatten(), ", "), d.why),
             cells: vec![(title(d).unwrap_or_default(), before_after(d).into())],
         }
@@ -42,7 +42,7 @@ pub fn times(differences: &[&Difference]) -> Vec<Line> {
 /// All other figures.
 pub fn figures(differences: &[&Difference]) -> Vec<Line> {
     let titles = titles(differences);
-    let by_place = grouped(differences.iter().map(|d| ((&d.subject, &d.place), *d)));
+    let by_place = grouped(differences.iter().map(|d| ((&d.subject, d.place()), *d)));
     let lines = by_place.into_iter().map(|((kernel, place), moved)| {
         let worst = moved.iter().map(|d| d.change).min();
         let cells = titles.iter().map(|&title| (title, cell(title, &moved)));
@@ -53,7 +53,7 @@ pub fn figures(differences: &[&Difference]) -> Vec<Line> {
     merged
         .map(|((kernel, verdict, cells), places)| Line {
             kernel: kernel.clone(),
-            at: places.into_iter().map(Place::to_string).collect(),
+            at: places.into_iter().map(|place| place.to_string()).collect(),
             verdict: verdict.to_string(),
             cells,
         })

@@ -69,7 +69,7 @@ impl Folder {
         Results::read(self.0.path())
     }
 
-    /// What reading it says, without the folder and what follows from where it is.
+    /// Returns what reading it says, without the folder and what follows from where it is.
     fn refused(&self) -> String {
         let error = self.read().expect_err("it is refused").to_string();
         let folder = self.0.path().join("");
@@ -91,7 +91,7 @@ fn what_accept_wrote_is_read() {
 /// `FILE | WHAT IS DONE`; the first line of rows.jsonl that has a time is of session 1.
 #[test]
 fn an_edit_is_refused_with_file_line_and_session() {
-    let found = each(
+    let answers = each(
         "rows.jsonl | halve
         rows.jsonl | \"session\":\"1\" => \"session\":\"2\"
         rows.jsonl | \"session\":\"1\" => \"session\":\"3\"
@@ -136,7 +136,7 @@ fn an_edit_is_refused_with_file_line_and_session() {
             folder.refused()
         },
     );
-    insta::assert_snapshot!(found, @r#"
+    insta::assert_snapshot!(answers, @r#"
     rows.jsonl | halve
         nvidia-h200/rows.jsonl: line 2 was changed or added after `compare accept` wrote it (session '1')
     rows.jsonl | "session":"1" => "session":"2"
@@ -189,8 +189,8 @@ fn where_no_checksum_tells_the_line_the_session_is_named() {
     folder.take_out(ROWS, 1);
     let header = folder.text(SUMS).lines().position(|line| line == ROWS);
     folder.take_out(SUMS, header.unwrap() + 2);
-    let both = folder.refused();
-    insta::assert_snapshot!(format!("{without}\n{both}"), @"
+    let refusal = folder.refused();
+    insta::assert_snapshot!(format!("{without}\n{refusal}"), @"
     nvidia-h200/digests.jsonl: line 2 is not the digest of the session's rows (session '1')
     nvidia-h200/digests.jsonl: line 2 is not the digest of the session's rows (session '1')
     ");

@@ -1,0 +1,767 @@
+//! Rows made of measurements: a constructor for each kind that is measured.
+
+use super::kind::{CORRECT_MODEL, Instance, Kind, ProblemPlace};
+use super::ncu::{self, Chips};
+use super::row::{Judged, Row, Subject};
+use super::session::{BuiltKernel, KernelBuild, StageMeta};
+use common::check::{NoOutput, Outcome};
+use common::evidence::{CountedLaunch, NotCounted};
+use common::faults::{Caught, Fault};
+use common::gate::Errors;
+use common::metric::Metric;
+use common::problem::Dtype;
+use common::resources::{self, KernelFacts};
+use common::suppression::{Broken, Finding, SiteResult, Suppressed};
+use common::telemetry::Reading;
+use common::timing::stats::Summary;
+use common::timing::sustained::Load;
+use common::timing::{Comparison, Measurement, SpeedOfLight};
+use common::verdict::{GateId, GateResult, Verdict};
+use std::collections::BTreeMap;
+
+/// The number of digits of a hash of machine code that a row keeps.
+const CODE_DIGITS: usize = 16;
+
+/// The beginning of R1's reason where two variants compile to the same code.
+pub const SAME_CODE: &str = "the same machine code as";
+
+/// The subject of self-test rows that are about no kernel.
+const HARNESS: &str = "self-test";
+
+/// Constructors for the results of the compiler.
+impl Row {
+    /// Returns what kernel.cu declares of a stage's instances, and what ptxas reports of each for
+    /// each architecture (gate R1).
+    pub fn built(stage: &StageMeta) -> Vec<Self> {
+        let mut rows = Vec::new();
+        for variant in &stage.variants {
+            let subject = stage.subject(&variant.name);
+            for KernelBuild { facts, built } in &variant.kernels {
+                rows.push(Self::declared(subject.clone(), facts));
+                for kernel in built {
+                    rows.push(Self::compiled(subject.clone(), facts, kernel));
+                }
+            }
+        }
+        fail_shared_code(&mut rows);
+        rows
+    }
+
+    fn declared(subject: Subject, facts: &KernelFacts) -> Self {
+        let row = Self::new(subject, Kind::Declared(facts.into()))
+            .figure(Metric::TileM, facts.block_m)
+            .figure(Metric::TileN, facts.block_n)
+            .figure(Metric::Threads, facts.threads)
+            .figure(Metric::MinBlocks, facts.min_blocks)
+            .figure(Metric::DynamicSharedBytes, facts.dynamic_shared_bytes);
+        match &facts.caps {
+            Some(caps) => row
+                .figure(Metric::RegisterCap, caps.register_cap)
+                .figure(Metric::SharedCapBytes, caps.shared_cap_bytes),
+            None => row,
+        }
+    }
+
+    fn compiled(subject: Subject, facts: &KernelFacts, kernel: &BuiltKernel) -> Self {
+        let BuiltKernel { ptxas, code } = kernel;
+        let resources = &ptxas.resources;
+        let spilled = resources.spill_store_bytes + resources.spill_load_bytes;
+        let kind = Kind::Compiled {
+            instance: facts.into(),
+            arch: ptxas.arch.clone(),
+        };
+        let mut row = Self::new(subject, kind)
+            .figure(Metric::Registers, resources.registers)
+            .figure(Metric::SpillBytes, spilled)
+            .figure(Metric::StackBytes, resources.stack_frame_bytes)
+            .figure(Metric::StaticSharedBytes, resources.static_shared_bytes)
+            .with_figures(code.iter().copied())
+            .verdict(&resources::judge(facts, ptxas));
+        row.code = Some(ptxas.sass_sha256.chars().take(CODE_DIGITS).collect());
+        match resources::occupancy_of(facts, ptxas) {
+            Some(occupancy) => row.figure(Metric::Occupancy, occupancy),
+            None => row,
+        }
+    }
+}
+
+impl From<&KernelFacts> for Instance {
+    fn from(facts: &KernelFacts) -> Self {
+        Self {
+            dtype: facts.dtype,
+            head_dim: facts.head_dim,
+        }
+    }
+}
+
+/// Fails two variants that compile to the same code, which are one (gate R1): each names the other.
+fn fail_shared_code(rows: &mut [Row]) {
+    let sharing: Vec<Vec<String>> = rows.iter().map(|row| sharing_code(row, rows)).collect();
+    for (row, names) in rows.iter_mut().zip(sharing) {
+        if !names.is_empty() {
+            let names = names.join(", ");
+            let reason = format!("{SAME_CODE} {names}: what tells them apart does nothing");
+            row.judge(GateId::R1, Judged::new(Verdict::Fail, reason));
+        }
+    }
+}
+
+/// Returns the other variants that have the machine code of a row.
+fn sharing_code(row: &Row, rows: &[Row]) -> Vec<String> {
+    if row.code.is_none() {
+        return Vec::new();
+    }
+    rows.iter()
+        .filter(|other| (&other.code, &other.kind) == (&row.code, &row.kind))
+        .filter(|other| other.subject != row.subject)
+        .map(|other| other.subject.name().to_string())
+        .collect()
+}
+
+/// Constructors for the results of gates and timers.
+impl Row {
+    /// Adds the outcome of a case. A case without verdicts is unsupported.
+    pub fn outcome(self, outcome: &Outcome) -> Self {
+        match outcome {
+            Ok(checked) => self.judged(&checked.errors, &checked.gates),
+            Err(why @ (NoOutput::Unsupported(_) | NoOutput::NoMemory(_))) => {
+                self.note(why.to_string())
+            }
+            Err(NoOutput::Failed { reason, .. }) => self.verdict(&not_launched(reason)),
+        }
+    }
+
+    /// Adds the largest errors of an output, also as shares of the bounds of C2 and C3, and its
+    /// verdicts.
+    pub fn judged(self, errors: &Errors, gates: &[GateResult]) -> Self {
+        let of_bound = errors.max_abs / errors.c2_bound();
+        let row_of_bound = errors.max_row_rel / errors.c3_bound();
+        self.figure(Metric::MaxError, errors.max_abs)
+            .figure(Metric::MaxRowError, errors.max_row_rel)
+            .figure(Metric::ErrorOfBound, of_bound)
+            .figure(Metric::RowErrorOfBound, row_of_bound)
+            .with_verdicts(gates)
+    }
+
+    /// Adds device times, and the gates that fail on the timed buffers (`after`).
+    pub fn timed(self, device: &Summary, after: &[GateResult]) -> Self {
+        self.figure(Metric::P50, device)
+            .figure(Metric::P90, device.p90)
+            .figure(Metric::Mean, device.mean)
+            .figure(Metric::Std, device.std)
+            .figure(Metric::Samples, device.samples)
+            .with_verdicts(failed(after))
+    }
+
+    /// Returns the time of a variant alone on a GPU.
+    pub fn latency(
+        subject: Subject,
+        problem: ProblemPlace,
+        measurement: &Measurement,
+        after: &[GateResult],
+    ) -> Self {
+        let mut row = Self::new(subject, Kind::Latency(problem))
+            .timed(&measurement.device, after)
+            .conditions(measurement.rotation.state.name())
+            .figure(Metric::SingleP50, measurement.single.p50);
+        if let Some(sustained) = &measurement.sustained {
+            return row.sustained_by(&sustained.load);
+        }
+        let [first, last] = &measurement.conditions;
+        if let (Some(first), Some(last)) = (clock(first), clock(last)) {
+            row = row.figure(Metric::SmMhz, (first + last) / 2.0);
+        }
+        row.read(Metric::PowerW, last.power_w)
+            .read(Metric::PowerLimitW, last.power_limit_w)
+            .read(Metric::Celsius, last.celsius.map(f64::from))
+    }
+
+    /// Adds a figure that a device may not report.
+    fn read(self, metric: Metric, value: Option<f64>) -> Self {
+        match value {
+            Some(value) => self.figure(metric, value),
+            None => self,
+        }
+    }
+
+    /// Adds the sustained regime to a row whose times are of it, and what was read meanwhile.
+    pub fn sustained_by(self, load: &Load) -> Self {
+        self.sustained()
+            .read(Metric::SmMhz, load.sm_mhz)
+            .read(Metric::PowerW, load.power_w)
+            .read(Metric::PowerLimitW, load.power_limit_w)
+            .read(Metric::EnergyMj, load.energy_mj)
+            .read(Metric::Celsius, load.celsius.map(f64::from))
+    }
+
+    /// Returns the times of two variants that were interleaved (A B B A) on a GPU.
+    pub fn pair(
+        new: Subject,
+        base: Subject,
+        problem: ProblemPlace,
+        comparison: &Comparison,
+        speed_of_light: &SpeedOfLight,
+    ) -> Self {
+        Self::new(new, Kind::Pair { problem, base }).compared(comparison, speed_of_light)
+    }
+
+    /// Returns the time of one of ours or a candidate over that of a peer, which were interleaved.
+    pub fn peer_pair(
+        ours: Subject,
+        peer: Subject,
+        problem: ProblemPlace,
+        comparison: &Comparison,
+        speed_of_light: &SpeedOfLight,
+    ) -> Self {
+        let kind = Kind::PeerPair {
+            problem,
+            base: peer,
+        };
+        Self::new(ours, kind).compared(comparison, speed_of_light)
+    }
+
+    /// Adds the ratios of two arms, and the speed of light of their problem: a time below it fails
+    /// gate L1.
+    fn compared(self, comparison: &Comparison, speed_of_light: &SpeedOfLight) -> Self {
+        let least = comparison.new.min.min(comparison.base.min);
+        self.figure(Metric::SpeedupP50, comparison.ratios.p50)
+            .figure(Metric::SpeedupP90, comparison.ratios.p90)
+            .figure(Metric::SpeedupMean, comparison.ratios.mean)
+            .figure(Metric::P50, comparison.new.p50)
+            .figure(Metric::Min, least)
+            .figure(Metric::Noise, comparison.noise())
+            .figure(Metric::FloorUs, speed_of_light.us())
+            .with_verdicts(&speed_of_light.impossible(least))
+    }
+
+    /// Returns a peer that was not timed: on a problem, or on none because it is not installed.
+    pub fn absent_peer(
+        peer: &str,
+        problem: Option<ProblemPlace>,
+        reason: impl Into<String>,
+    ) -> Self {
+        let kind = problem.map_or(Kind::PeerSession, Kind::PeerTime);
+        Self::new(peer, kind).note(reason)
+    }
+}
+
+/// Returns the verdict of C1 on a launch that failed or never ended.
+pub fn not_launched(reason: &str) -> GateResult {
+    GateResult::fail(GateId::C1, format!("the launch failed: {reason}"))
+}
+
+pub fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
+    results
+        .iter()
+        .filter(|result| result.verdict == Verdict::Fail)
+}
+
+/// Returns the SM clock of a reading in MHz, if it was read.
+fn clock(reading: &Reading) -> Option<f64> {
+    reading.sm_mhz.filter(|&mhz| mhz > 0).map(f64::from)
+}
+
+/// The findings of one of compute-sanitizer's tools on a variant.
+pub struct ToolFindings {
+    pub tool: &'static str,
+    /// The number of launches that ended.
+    pub launched: usize,
+    pub result: GateResult,
+}
+
+/// Constructors for the results of other instruments.
+impl Row {
+    /// Returns what the emulator counts on the claims' problem.
+    pub fn counters(
+        subject: Subject,
+        dtype: Dtype,
+        counted: &Result<CountedLaunch, NotCounted>,
+    ) -> Self {
+        let row = Self::new(subject, Kind::Counters(ProblemPlace::claims(dtype)));
+        let launch = match counted {
+            Ok(launch) => launch,
+            Err(NotCounted::Hazard(reason)) => {
+                return row.verdict(&GateResult::fail(GateId::H1, reason));
+            }
+            Err(reason) => return row.note(reason.to_string()),
+        };
+        let metrics = Metric::all_counted().filter(|metric| !metric.is_share());
+        let values = metrics.map(|metric| {
+            let value = metric.counted(&launch.counters);
+            (metric, value.unwrap_or(f64::NAN))
+        });
+        row.with_figures(values)
+            .figure(Metric::TracedBlocks, launch.traced_blocks)
+            .figure(Metric::LaunchBlocks, launch.launch_blocks)
+            .figure(Metric::Tiles, launch.tiles)
+    }
+
+    /// Returns the figures of Nsight Compute.
+    pub fn profile(
+        subject: Subject,
+        problem: ProblemPlace,
+        chips: Chips,
+        metrics: &BTreeMap<String, f64>,
+    ) -> Self {
+        let row = Self::new(subject, Kind::Profile(problem)).conditions("cold caches");
+        let read = ncu::formulas(chips)
+            .filter_map(|formula| Some((formula.metric, formula.value(metrics)?)));
+        row.with_figures(read)
+    }
+
+    /// Returns what compute-sanitizer found on a variant: the worst of its tools.
+    pub fn sanitized(subject: impl Into<Subject>, tools: &[ToolFindings]) -> Self {
+        let launches: usize = tools.iter().map(|findings| findings.launched).sum();
+        let mut row = Self::new(subject, Kind::Sanitized).figure(Metric::Cases, launches);
+        let worst = [Verdict::Fail, Verdict::NoData, Verdict::Pass]
+            .into_iter()
+            .find_map(|verdict| with_verdict(tools, verdict).next());
+        if let Some(ToolFindings { tool, result, .. }) = worst {
+            let mut judged = Judged::from(result);
+            judged.passed = Some(with_verdict(tools, Verdict::Pass).count());
+            judged.of = Some(tools.len());
+            if !judged.reason.is_empty() {
+                judged.reason = format!("{tool}: {}", judged.reason);
+            }
+            row.judge(GateId::C7, judged);
+        }
+        row
+    }
+}
+
+fn with_verdict(tools: &[ToolFindings], verdict: Verdict) -> impl Iterator<Item = &ToolFindings> {
+    tools
+        .iter()
+        .filter(move |findings| findings.result.verdict == verdict)
+}
+
+/// Constructors for the results of the self-test (gate S1).
+impl Row {
+    /// Returns the rows of planted faults, of sites, of kernels that are wrong with all sites in
+    /// place, and of wrong entries of the lists of redundant sites.
+    pub fn self_test(faults: &[Caught], suppressed: &Suppressed) -> Vec<Self> {
+        let mut rows: Vec<Self> = faults.iter().map(Self::fault).collect();
+        rows.extend(suppressed.sites.iter().map(Self::site));
+        rows.extend(suppressed.broken.iter().map(Self::broken_kernel));
+        rows.extend(suppressed.errors.iter().map(|error| {
+            let row = Self::new(HARNESS, Kind::Fault(error.clone()));
+            row.verdict(&GateResult::fail(GateId::S1, error))
+        }));
+        rows
+    }
+
+    /// Returns the row of a planted fault, which must fail a gate, or of the correct model beside
+    /// the faults, which must fail none.
+    pub fn fault(caught: &Caught) -> Self {
+        let gates = words(&caught.gates_that_failed, " ");
+        let survived = words(&caught.survived, ", ");
+        let finding = if gates.is_empty() {
+            "no gate fails".to_string()
+        } else if survived.is_empty() {
+            format!("failed by {gates}")
+        } else {
+            format!("failed by {gates}, but not with {survived}")
+        };
+        let name = caught.fault.map_or(CORRECT_MODEL, Fault::name);
+        let verdict = GateResult::judge(GateId::S1, caught.is_as_expected(), &finding);
+        Self::new(HARNESS, Kind::Fault(name.to_string()))
+            .verdict(&verdict)
+            .figure(Metric::Cases, caught.cases)
+            .figure(Metric::CasesFailed, caught.cases_failed)
+            .note(finding)
+    }
+
+    /// Returns the row of a synchronisation site: without it a gate must fail, or the stage must
+    /// list it as redundant.
+    pub fn site(site: &SiteResult) -> Self {
+        let subject = Subject::variant(&site.stage, &site.family);
+        let kind = Kind::Site(format!("{} {}", site.operation, site.place));
+        let remedy = site.remedy();
+        let is_right = remedy.is_none();
+        let verdict = GateResult::judge(GateId::S1, is_right, remedy.unwrap_or_default());
+        let row = Self::new(subject, kind).verdict(&verdict);
+        match &site.finding {
+            // One failing case is enough and ends the search.
+            Finding::Killed { gate, what, at } => row
+                .figure(Metric::CasesFailed, 1_usize)
+                .note(format!("killed by {gate}: {what} ({at})")),
+            Finding::Survived { cases } => {
+                let mut note = format!("survives {cases} cases");
+                if let Some(reason) = &site.listed {
+                    note += &format!("; listed as redundant: {reason}");
+                }
+                row.figure(Metric::Cases, *cases)
+                    .figure(Metric::CasesFailed, 0_usize)
+                    .note(note)
+            }
+        }
+    }
+
+    /// Returns the row of a kernel that fails a gate with all its synchronisation in place.
+    fn broken_kernel(broken: &Broken) -> Self {
+        let subject = Subject::variant(&broken.stage, &broken.variant);
+        let gate = broken.result.gate;
+        Self::new(subject, Kind::Site("as it is".to_string()))
+            .verdict(&broken.result)
+            .note(format!("fails {gate} with all synchronisation in place"))
+    }
+
+    /// Returns the row of a check of the timer.
+    pub fn timer_check(name: &str, is_right: bool, expected: &str) -> Self {
+        let reason = format!("expected {expected}");
+        Self::new(HARNESS, Kind::timer(name)).verdict(&GateResult::judge(
+            GateId::S1,
+            is_right,
+            reason,
+        ))
+    }
+
+    /// Returns the row that stands for all checks of the timer, which were not made.
+    pub fn untested_timer(reason: &str) -> Self {
+        Self::new(HARNESS, Kind::whole_timer()).verdict(&GateResult::no_data(GateId::S1, reason))
+    }
+}
+
+fn words<T: ToString>(items: &[T], separator: &str) -> String {
+    let words: Vec<String> = items.iter().map(ToString::to_string).collect();
+    words.join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::scenario::{each, row};
+    use crate::testing::{
+        CPASYNC, SCALAR, US, WMMA, case, ladder, mission, mission_case, samples, suppressed, timed,
+    };
+    use common::device::BackendKind;
+    use common::evidence::Counters;
+    use common::resources::PtxasEntry;
+    use common::stage::Unsupported;
+    use common::timing::sustained::Sustained;
+    use common::timing::{Regime, Rotation};
+    use kernel_build::report::Resources;
+
+    fn case_with(outcome: Outcome) -> Row {
+        let kind = Kind::Case(BackendKind::Cuda, mission_case("normal:0"));
+        Row::new(WMMA, kind).outcome(&outcome)
+    }
+
+    fn line(row: &Row) -> String {
+        let mut row = row.clone();
+        row.figures
+            .iter_mut()
+            .for_each(|(metric, figure)| *figure = figure.rounded(*metric));
+        serde_json::to_string(&row).unwrap()
+    }
+
+    #[test]
+    fn a_case_says_its_errors_what_it_does_not_take_or_that_its_launch_failed() {
+        insta::assert_snapshot!(line(&case(WMMA, BackendKind::Emulated, Some(GateId::C2))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"emulator","max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15,"C1":"pass","C2":"fail","C2_reason":"too large","C3":"pass","C4":"pass","C5":"pass","C6":"pass"}"#);
+        insta::assert_snapshot!(line(&case_with(Err(Unsupported::ByItself { reason: "too long".into() }.into()))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"gpu","note":"too long"}"#);
+        insta::assert_snapshot!(line(&case_with(Err(NoOutput::Failed { reason: "illegal address".into(), fatal: false }))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"gpu","C1":"fail","C1_reason":"the launch failed: illegal address"}"#);
+    }
+
+    #[test]
+    fn a_timing_says_under_what_it_was_taken_and_which_gate_its_buffers_failed() {
+        let reading = |sm_mhz| Reading {
+            sm_mhz,
+            power_w: Some(688.4),
+            celsius: Some(61),
+            ..Reading::default()
+        };
+        let mut measurement = Measurement {
+            rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
+            device: Summary::of(&samples(20.0)).unwrap(),
+            single: Summary::of(&samples(24.0)).unwrap(),
+            conditions: [reading(Some(1980)), reading(Some(1970))],
+            sustained: None,
+        };
+        let after = [
+            GateResult::judge(GateId::C1, true, "complete"),
+            GateResult::judge(GateId::C5, false, "they differ"),
+        ];
+        insta::assert_snapshot!(line(&Row::latency(WMMA.into(), mission(), &measurement, &after)), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","by":"gpu","under":"warm L2","p50":20.02,"p50_low":20,"p50_high":20.02,"p90":20.04,"mean":20.02,"std":0.01663,"samples":40,"single_p50":24.02,"sm_mhz":1975,"power_w":688.4,"celsius":61,"C5":"fail","C5_reason":"they differ"}"#);
+        for unknown in [reading(Some(0)), Reading::default()] {
+            measurement.conditions[1] = unknown;
+            assert_eq!(
+                Row::latency(WMMA.into(), mission(), &measurement, &[]).value(Metric::SmMhz),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn a_sustained_timing_says_its_regime_and_what_was_read_in_its_counted_time() {
+        let reading = Reading {
+            sm_mhz: Some(1980),
+            power_w: Some(640.0),
+            celsius: Some(50),
+            ..Reading::default()
+        };
+        let us = samples(20.0);
+        let load = Load {
+            energy_mj: Some(13.94),
+            power_w: Some(697.2),
+            power_limit_w: Some(700.0),
+            sm_mhz: Some(1560.0),
+            celsius: Some(66),
+        };
+        let mut measurement = Measurement {
+            rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
+            device: Summary::of(&us).unwrap(),
+            single: Summary::of(&samples(24.0)).unwrap(),
+            conditions: [reading; 2],
+            sustained: Some(Sustained { us, load }),
+        };
+        let row = Row::latency(WMMA.into(), mission(), &measurement, &[]);
+        assert_eq!(row.conditions.as_deref(), Some("warm L2, sustained"));
+        assert_eq!(row.regime(), Regime::Sustained);
+        let read = [
+            Metric::EnergyMj,
+            Metric::PowerW,
+            Metric::PowerLimitW,
+            Metric::SmMhz,
+            Metric::Celsius,
+        ];
+        let expected = [13.94, 697.2, 700.0, 1560.0, 66.0].map(Some);
+        assert_eq!(read.map(|metric| row.value(metric)), expected);
+        // What a GPU does not report is absent; no reading of the burst stands in for it.
+        measurement.sustained = Some(Sustained {
+            us: samples(20.0),
+            load: Load::default(),
+        });
+        let row = Row::latency(WMMA.into(), mission(), &measurement, &[]);
+        assert_eq!(read.map(|metric| row.value(metric)), [None; 5]);
+    }
+
+    #[test]
+    fn a_pair_says_ratios_noise_and_what_no_kernel_can_beat() {
+        let comparison = Comparison::of(&samples(20.0), &samples(15.0)).unwrap();
+        let speed_of_light = SpeedOfLight::default().with_zero_line(2.0);
+        insta::assert_snapshot!(line(&Row::pair(CPASYNC.into(), WMMA.into(), mission(), &comparison, &speed_of_light)), @r#"{"subject":"stage1-cpasync/cpasync-32x64","shape":"mission","dtype":"f16","mask":"full","by":"gpu","against":"stage0-scalar/wmma-qk-32x64","p50":15.01,"min":15,"speedup_p50":1.333,"speedup_p50_low":1.333,"speedup_p50_high":1.334,"speedup_p90":1.333,"speedup_p90_low":1.333,"speedup_p90_high":1.334,"speedup_mean":1.333,"speedup_mean_low":1.333,"speedup_mean_high":1.334,"noise":0.000999,"floor_us":2.2}"#);
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_fails_a_pair_on_either_arm() {
+        for (base, new, fails) in [(20.0, 15.0, false), (20.0, 2.0, true), (2.0, 20.0, true)] {
+            let mut tail = samples(base);
+            tail[..8].iter_mut().for_each(|us| *us *= 1.5);
+            let arms = Comparison::of(&tail, &samples(new)).unwrap();
+            let floor = SpeedOfLight::default().with_zero_line(2.0);
+            let row = Row::pair(CPASYNC.into(), WMMA.into(), mission(), &arms, &floor);
+            assert_eq!(row.says(GateId::L1).is_some(), fails, "{base} and {new}");
+            assert_eq!(row.value(Metric::Min), Some(base.min(new)));
+            assert_eq!(row.value(Metric::Noise), Some(arms.noise()));
+        }
+    }
+
+    #[test]
+    fn counters_are_counts_and_a_kernel_that_was_not_counted_has_none() {
+        let counted = |counted| Row::counters(SCALAR.into(), Dtype::E4m3, &counted);
+        let mut launch = Counters::default();
+        (
+            launch.shared_read.wavefronts,
+            launch.shared_read.ideal_wavefronts,
+        ) = (128, 96);
+        let row = counted(Ok(CountedLaunch {
+            counters: launch,
+            traced_blocks: 2,
+            launch_blocks: 128,
+            tiles: 1024,
+        }));
+        assert_eq!(row.place().to_string(), "mission e4m3 full");
+        assert!(
+            row.figures.keys().all(|metric| !metric.is_share()),
+            "shares are drawn from their parts"
+        );
+        let conflicts = [Metric::SharedReadConflicts, Metric::SharedReadConflictShare];
+        assert_eq!(
+            conflicts.map(|metric| row.value(metric)),
+            [32.0, 0.25].map(Some)
+        );
+        // Of nothing.
+        assert_eq!(row.value(Metric::SharedWriteConflictShare), Some(0.0));
+        let [hazardous, absent] = [
+            NotCounted::Hazard("race at kernel.cu:88".into()),
+            emulator::Fault::BadLaunch {
+                reason: "too large".into(),
+            }
+            .into(),
+        ]
+        .map(|why| line(&counted(Err(why))));
+        insta::assert_snapshot!([hazardous, absent].join("\n"), @r#"
+        {"subject":"stage0-scalar/scalar-32x64","shape":"mission","dtype":"e4m3","mask":"full","by":"emulator","H1":"fail","H1_reason":"race at kernel.cu:88"}
+        {"subject":"stage0-scalar/scalar-32x64","shape":"mission","dtype":"e4m3","mask":"full","by":"emulator","note":"the traced build does not start: launch refused: too large"}
+        "#);
+    }
+
+    /// Returns `self-test: zeros: PASS ; failed by C2`.
+    fn verdicts_and_note(row: &Row) -> String {
+        let mut words = Vec::new();
+        for judged in row.verdicts.values() {
+            words.push(format!("{} {}", judged.verdict, judged.reason));
+        }
+        words.extend(row.note.clone());
+        format!("{}{}: {}", row.subject, row.place(), words.join("; "))
+    }
+
+    #[test]
+    fn the_self_test_fails_where_a_gate_is_blind_or_a_list_is_wrong() {
+        let caught = |fault, cases_failed| Caught {
+            fault,
+            cases: 4,
+            cases_failed,
+            gates_that_failed: [GateId::C2].repeat(cases_failed.min(1)),
+            survived: vec![],
+        };
+        let fault = Some(Fault::Zeros);
+        let faults = [
+            caught(fault, 4),
+            caught(fault, 0),
+            caught(None, 0),
+            caught(None, 1),
+        ];
+        let listed = |site: &SiteResult, listed: Option<&str>| SiteResult {
+            listed: listed.map(String::from),
+            ..site.clone()
+        };
+        let mut suppressed = suppressed();
+        let wrong = [
+            listed(&suppressed.sites[0], None),
+            listed(&suppressed.sites[1], Some("it is not")),
+        ];
+        suppressed.sites.extend(wrong);
+        suppressed.errors.push("an entry names nothing".into());
+        suppressed.broken.push(Broken {
+            stage: "stage0-scalar".into(),
+            variant: "scalar-32x64".into(),
+            result: GateResult::fail(GateId::H1, "race"),
+        });
+        let rows = Row::self_test(&faults, &suppressed);
+        let untested = [Row::untested_timer("no driver")];
+        let checks = [true, false]
+            .map(|is_right| Row::timer_check("injected delay", is_right, "slower").note("same"));
+        let lines: Vec<String> = rows
+            .iter()
+            .chain(&untested)
+            .chain(&checks)
+            .map(verdicts_and_note)
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        self-test: zeros: PASS ; failed by C2
+        self-test: zeros: FAIL no gate fails; no gate fails
+        self-test: correct model: PASS ; no gate fails
+        self-test: correct model: FAIL failed by C2; failed by C2
+        stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: PASS ; survives 4 cases; listed as redundant: scalar reads Q behind the barriers around the first K and V
+        stage0-scalar/wmma-qk: __syncthreads stage0-scalar/kernel.cu:159: PASS ; killed by H1: race: writes at stage0-scalar/kernel.cu:157, reads a matrix at stage0-scalar/kernel.cu:101 (wmma-qk-32x64 1x1x33:321x64 f16 full)
+        stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: FAIL its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo; survives 4 cases
+        stage0-scalar/wmma-qk: __syncthreads stage0-scalar/kernel.cu:159: FAIL it is needed: remove its entry from `redundant` of the stage's StageInfo; killed by H1: race: writes at stage0-scalar/kernel.cu:157, reads a matrix at stage0-scalar/kernel.cu:101 (wmma-qk-32x64 1x1x33:321x64 f16 full)
+        stage0-scalar/scalar-32x64: as it is: FAIL race; fails H1 with all synchronisation in place
+        self-test: an entry names nothing: FAIL an entry names nothing
+        self-test: timer: NO DATA no driver
+        self-test: timer: injected delay: PASS ; same
+        self-test: timer: injected delay: FAIL expected slower; same
+        ");
+    }
+
+    #[test]
+    fn instances_that_compile_to_one_code_are_no_choice() {
+        let answers = each(
+            "scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code a
+            scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code b
+            scalar | f16 d64 sm_90a | ptxas | code a; wmma | e4m3 d64 sm_90a | ptxas | code a
+            scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_89 | ptxas | code a
+            scalar | f16 d64 | kernel; wmma | f16 d64 | kernel",
+            |line| {
+                let mut rows: Vec<Row> = line.split("; ").map(row).collect();
+                fail_shared_code(&mut rows);
+                let failures: Vec<String> = rows.iter().flat_map(Row::failures).collect();
+                failures.join("\n")
+            },
+        );
+        insta::assert_snapshot!(answers, @r#"
+        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code a
+            R1: the same machine code as wmma-qk-32x64: what tells them apart does nothing
+            R1: the same machine code as scalar-32x64: what tells them apart does nothing
+        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code b
+            -
+        scalar | f16 d64 sm_90a | ptxas | code a; wmma | e4m3 d64 sm_90a | ptxas | code a
+            -
+        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_89 | ptxas | code a
+            -
+        scalar | f16 d64 | kernel; wmma | f16 d64 | kernel
+            -
+        "#);
+        let mut stage = ladder().remove(0);
+        for variant in &mut stage.variants {
+            let ptxas = PtxasEntry {
+                arch: "sm_90a".into(),
+                sass_sha256: "0123456789abcdef0".into(),
+                resources: Resources {
+                    spill_store_bytes: 4,
+                    spill_load_bytes: 8,
+                    ..Resources::default()
+                },
+                warnings: vec![],
+            };
+            let code = vec![];
+            variant.kernels[0].built.push(BuiltKernel { ptxas, code });
+        }
+        let mut rows = Row::built(&stage);
+        // What both variants declare of two element types.
+        assert_eq!(
+            rows.extract_if(.., |row| matches!(row.kind, Kind::Declared(_)))
+                .count(),
+            4
+        );
+        for row in rows {
+            let code = row.code.as_deref();
+            assert_eq!(row.value(Metric::SpillBytes), Some(12.0));
+            assert_eq!(
+                (code, row.says(GateId::R1)),
+                (Some("0123456789abcdef"), Some(Verdict::Fail))
+            );
+        }
+    }
+
+    #[test]
+    fn a_sanitized_variant_says_the_worst_of_its_tools() {
+        use Verdict::{Fail, NoData, Pass};
+        let lines = [[Pass, Pass], [NoData, Pass], [NoData, Fail], [Fail, Fail]].map(|verdicts| {
+            let run = timed(US).sanitized(WMMA, verdicts);
+            let row = run.table.row(&WMMA.into(), Kind::Sanitized);
+            line(row.unwrap())
+        });
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        {"subject":"stage0-scalar/wmma-qk-32x64","by":"compute-sanitizer","session":"20261120T183000Z-linux","identity":"stage0-scalar-id","cases":4,"C7":"pass","C7_passed":2,"C7_cases":2}
+        {"subject":"stage0-scalar/wmma-qk-32x64","by":"compute-sanitizer","session":"20261120T183000Z-linux","identity":"stage0-scalar-id","cases":4,"C7":"no_data","C7_passed":1,"C7_cases":2,"C7_reason":"memcheck: planted"}
+        {"subject":"stage0-scalar/wmma-qk-32x64","by":"compute-sanitizer","session":"20261120T183000Z-linux","identity":"stage0-scalar-id","cases":4,"C7":"fail","C7_passed":0,"C7_cases":2,"C7_reason":"racecheck: planted"}
+        {"subject":"stage0-scalar/wmma-qk-32x64","by":"compute-sanitizer","session":"20261120T183000Z-linux","identity":"stage0-scalar-id","cases":4,"C7":"fail","C7_passed":0,"C7_cases":2,"C7_reason":"memcheck: planted"}
+        "#);
+    }
+
+    #[test]
+    fn figures_of_ncu_are_read_by_their_formulas() {
+        let metrics = [
+            ("gpu__time_duration.sum", 9000.0),
+            ("smsp__sass_data_bytes_mem_global_op_ld.sum", 64.0),
+        ];
+        let metrics = metrics
+            .map(|(name, value)| (name.to_string(), value))
+            .into();
+        let row = Row::profile(CPASYNC.into(), mission(), Chips::Ada, &metrics);
+        assert_eq!(
+            (
+                row.value(Metric::ProfiledNs),
+                row.value(Metric::PlainReadBytes)
+            ),
+            (Some(9000.0), Some(64.0))
+        );
+        assert_eq!(
+            row.value(Metric::GlobalReadBytes),
+            None,
+            "one of its parts is missing"
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! The committed tables: `results/<gpu>/` has one for each GPU model, `results/build/` the one of
+//! what depends on sources and compilers alone. `accept` merges sessions into them; git is their
+//! history.
+
+use super::digest::{Texts, of_choice, verify_choice};
+use super::error::StoreError;
+use super::files::{entries, is_run, read, write_atomically};
+use super::kernels::is_stale;
+use super::kind::Kind;
+use super::merge::Table;
+use super::names::{DIGESTS, ROWS};
+use super::session::StageMeta;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The folder of the table of the build.
+pub const BUILD: &str = "build";
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Results {
+    pub build: Table,
+    /// The tables of GPU models, by the name of their folder: `nvidia-h200`.
+    pub gpus: BTreeMap<String, Table>,
+    /// The digests of the choices that were fitted to the tables, by the same names.
+    choices: BTreeMap<String, String>,
+}
+
+impl Results {
+    /// Reads the tables below `folder`, each of which is as `accept` wrote it; none if there is no
+    /// such folder.
+    pub fn read(folder: &Path) -> Result<Self, StoreError> {
+        let mut results = Self::default();
+        for path in entries(folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_table = [ROWS, DIGESTS].iter().any(|file| path.join(file).is_file());
+            if is_table && !is_run(&path) && !name.starts_with('.') {
+                let texts = Texts::read(&path)?;
+                results.add(&name, &texts)?;
+                results.verify(&name, &texts)?;
+                results.table_mut(&name).verify_one_gpu(&path)?;
+            }
+        }
+        Ok(results)
+    }
+
+    /// Reads a folder's table.
+    pub fn add(&mut self, folder: &str, texts: &Texts) -> Result<(), StoreError> {
+        *self.table_mut(folder) = Table::parsed(texts)?;
+        Ok(())
+    }
+
+    /// Refuses a folder whose files are not as `accept` wrote them.
+    pub fn verify(&mut self, folder: &str, texts: &Texts) -> Result<(), StoreError> {
+        if let Some(choice) = texts.verify()? {
+            self.choices.insert(folder.to_string(), choice);
+        }
+        Ok(())
+    }
+
+    /// Keeps the digest of the choice that was fitted to a table.
+    pub fn choose(&mut self, gpu: &str, text: &str) {
+        self.choices
+            .insert(gpu.to_string(), of_choice(text.as_bytes()));
+    }
+
+    /// Refuses a choice in `folder` that is not what was fitted to its table.
+    pub fn verify_choices(&self, folder: &Path) -> Result<(), StoreError> {
+        for gpu in self.gpus.keys() {
+            let path = folder.join(format!("{gpu}.json"));
+            let text = read(&path)?;
+            let written = self.choices.get(gpu).map(String::as_str);
+            verify_choice(&path, text.as_deref(), written)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether both have the same rows of the same sessions, but for random problems, which
+    /// are not compared.
+    pub fn has_rows_of(&self, other: &Self) -> bool {
+        self.without_random_problems() == other.without_random_problems()
+    }
+
+    fn without_random_problems(&self) -> Self {
+        let mut compared = self.clone();
+        compared.choices.clear();
+        for table in compared.tables_mut() {
+            table.retain(|row| !matches!(row.kind, Kind::RandomTime(_) | Kind::Regret));
+        }
+        compared
+    }
+
+    pub fn table_mut(&mut self, folder: &str) -> &mut Table {
+        match folder {
+            BUILD => &mut self.build,
+            gpu => self.gpus.entry(gpu.to_string()).or_default(),
+        }
+    }
+
+    fn tables_mut(&mut self) -> impl Iterator<Item = &mut Table> {
+        self.gpus.values_mut().chain([&mut self.build])
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.build.is_empty() && self.gpus.is_empty()
+    }
+
+    /// Returns everything that is known of one GPU model's figures, and of the build.
+    pub fn of_gpu(&self, name: &str) -> Table {
+        let mut table = self.build.clone();
+        if let Some(gpu) = self.gpus.get(name) {
+            table.join(gpu.clone());
+        }
+        table
+    }
+
+    /// Returns the GPU model with most rows of the kernels as they are: the one that COMPARE.md is
+    /// about.
+    pub fn main(&self, stages: &[StageMeta]) -> Option<&str> {
+        let most = self.gpus.iter().max_by_key(|(_, table)| {
+            let fresh = table.rows().filter(|row| !is_stale(stages, row));
+            fresh.count()
+        });
+        most.map(|(name, _)| name.as_str())
+    }
+
+    /// Gives rows of the same machine code the identity of the sources as they are now.
+    pub fn restamp(&mut self, stages: &[StageMeta], built: &Table) {
+        for table in self.tables_mut() {
+            table.restamp(stages, built);
+        }
+    }
+
+    /// Splits a table of one GPU model into the part of the build and that of the GPU, and keeps
+    /// both.
+    pub fn put(&mut self, gpu: Option<&str>, table: &Table) {
+        self.build = table.part(|row| row.kind.is_of_build());
+        if let Some(gpu) = gpu {
+            let measured = table.part(|row| !row.kind.is_of_build());
+            self.gpus.insert(gpu.to_string(), measured);
+        }
+    }
+
+    /// Returns the files of all tables: paths below `results/`, and bytes.
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let mut files = Vec::new();
+        let build = std::iter::once((BUILD, &self.build));
+        let gpus = self.gpus.iter().map(|(name, table)| (name.as_str(), table));
+        for (folder, table) in build.chain(gpus) {
+            if table.is_empty() {
+                continue;
+            }
+            let written = table.files();
+            let mut texts = Texts::at(folder.as_ref());
+            for (name, text) in &written {
+                texts.files.insert(name.to_string(), text.clone());
+            }
+            let choice = self.choices.get(folder).map(String::as_str);
+            for (name, bytes) in written.into_iter().chain(texts.digested(choice)) {
+                files.push((format!("{folder}/{name}"), bytes));
+            }
+        }
+        files
+    }
+
+    pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
+        for (path, bytes) in self.files() {
+            write_atomically(&folder.join(path), &bytes)?;
+        }
+        Ok(())
+    }
+}
