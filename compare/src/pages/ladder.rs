@@ -535,12 +535,12 @@ fn ran<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Subject> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Place;
+    use crate::table::Kind;
     use crate::testing::scenario;
 
     #[test]
     fn a_rate_of_e4m3_is_no_share_of_a_product_of_16_bit_types() {
-        let product = Row::new("gpu", Place::All, Source::Peers).figure(Metric::MatrixFlops, 8e14);
+        let product = Row::new("gpu", Kind::PeerSession).figure(Metric::MatrixFlops, 8e14);
         let run = scenario::run("timed").with(product);
         let view = View::alone(&run);
         let of = |dtype| share(&view, &ProblemPlace::claims(dtype), 4e14);
