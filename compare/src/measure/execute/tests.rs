@@ -876,7 +876,7 @@ fn a_reference_that_is_not_the_hosts_ends_a_run() {
     let ExecuteError::Reference { case, source } = error else {
         panic!("{error}")
     };
-    assert_eq!(case, "1x1x17x64 f16 full, normal, seed 0");
+    assert_eq!(case, "1x1x17x64 f16 full normal:0");
     assert!(
         matches!(source, ReferenceError::Disagreement(_)),
         "{source}"
