@@ -120,8 +120,9 @@ pub fn fastest_pair<'a>(
     fastest_of(view, &ours, &theirs, problem)
 }
 
-/// Returns, of the newest session that has pairs of these variants as they are now, the pair of the
-/// arms that were fastest alone.
+/// Returns the pair of the arms that are fastest alone: the run's before committed ones, and those of
+/// kernels as they are now before stale ones. A session of few variants decides nothing about the
+/// others, so that its age comes last.
 fn fastest_of<'a>(
     view: &'a View<'_>,
     ours: &[Subject],
@@ -174,9 +175,9 @@ impl<'a> PairRank<'a> {
         let age = |rank: &Self| (rank.is_of_run, rank.is_current);
         age(self)
             .cmp(&age(other))
-            .then(self.session.cmp(other.session))
             .then(other.new_us.total_cmp(&self.new_us))
             .then(other.base_us.total_cmp(&self.base_us))
+            .then(self.session.cmp(other.session))
     }
 }
 
