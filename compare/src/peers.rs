@@ -1,4 +1,5 @@
-//! `compare peers`: completes a run with what PyTorch takes for the same problems on the same GPU, timed side by side.
+//! `compare peers`: completes a run with PyTorch's times for the same problems on the same GPU,
+//! timed side by side.
 
 mod choose;
 #[cfg(test)]
@@ -6,7 +7,6 @@ mod tests;
 
 use crate::answer::{Answer, NoData};
 use crate::instrument::process::Scratch;
-use crate::instrument::{Completing, Target};
 use crate::judge::View;
 use crate::judge::choice::{self, Library};
 use crate::judge::peers as question;
@@ -14,13 +14,15 @@ use crate::judge::verdict::Exit;
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Problems, at_least_one, stages};
 use crate::measure::timer::Timer;
+use crate::open_run::{OpenRun, Target};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::python::bench::{Bench, Item, stand_ins};
+use crate::python::bench::{Bench, Item, representative_variants};
+use crate::python::pair::absent;
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
 use crate::stages::{CHOICE, library, models};
-use crate::table::{Claim, Place, ProblemPlace, Row, Run, Source, Subject};
+use crate::table::{Place, ProblemPlace, Row, Run, Source, Subject};
 use anyhow::{Context, bail};
 use clap::Args;
 use common::metric::Metric;
@@ -28,9 +30,10 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 const EXAMPLES: &str = "\
-Completes a run of `compare run` of this build on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention-3
-and -4 where installed, are timed interleaved (A B B A) with ours on the same values. Each problem is written when it has been
-measured. Run again with the same packages, the chosen problems are measured again and the others stay; with other packages it starts
+Completes a run of `compare run` of this build on this GPU. PyTorch's scaled_dot_product_attention
+by backend, and FlashAttention-3 and -4 where installed, are timed interleaved (A B B A) with ours
+on the same values. Each problem is written when it has been measured. Run again with the same
+packages, the chosen problems are measured again and the others stay; with other packages it starts
 over.
 
 Examples:
@@ -50,65 +53,76 @@ Exit codes:
 pub struct PeersArgs {
     #[command(flatten)]
     pub target: Target,
-    /// Stages to time: all of them on mission; on other shapes those with a claim there, and the fastest [default: all]
+    /// Stages to time: all of them on mission; on other shapes those with a claim there, and the
+    /// fastest [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     #[command(flatten)]
     pub problems: Problems,
     /// Samples per arm and problem, each the mean over at least 20 ms of launches [default: 20]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one::<usize>)]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = at_least_one::<usize>
+    )]
     pub iters: Option<usize>,
-    /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
+    /// The Python that has torch [default: PYTHON, else what scripts/python installed, else
+    /// python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
 }
 
-/// Fails if a claim against a peer does without a negative; inconclusive if one is AMBIGUOUS, or no peer at all was timed.
+/// Completes a run. Fails if a claim against a peer does without a negative; is undecided if one is
+/// AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
-    let (completing, items) = measure(args)?;
-    let view = View::alone(&completing.run);
-    let lacking = lacking(&view, &items);
-    let is_over_peer = |claim: &Claim| claim.is_of_speed() && claim.relation.base().is_none();
-    let (text, failed, is_ambiguous) = completing.conclude(Section::Peers, is_over_peer)?;
-    let is_inconclusive = is_ambiguous || !has_peer(&view);
-    let exit = Exit::of(!failed.is_empty(), is_inconclusive);
-    let wrong = failed.into_iter().chain(lacking).collect();
-    Ok(Answer::new(exit, text).noting(wrong))
+    let (open_run, items) = measure(args)?;
+    let view = View::alone(&open_run.run);
+    let unclaimed = missing_claimants(&view, &items);
+    let concluded = open_run.conclude(Section::Peers, |claim| {
+        claim.is_of_speed() && claim.relation.base().is_none()
+    })?;
+    let is_undecided = concluded.is_undecided || !has_peer(&view);
+    let exit = Exit::of(!concluded.broken.is_empty(), is_undecided);
+    let notes = [concluded.broken, unclaimed].concat();
+    Ok(Answer::new(exit, concluded.text).noting(notes))
 }
 
-/// Whether any peer was timed.
+/// Returns whether any peer was timed.
 fn has_peer(view: &View<'_>) -> bool {
-    let is_timed = |row: &Row| !question::is_ours(view, row) && row.has(Metric::P50);
-    view.table.peer_times().any(is_timed)
+    question::arms(&view.table).any(|row| !question::is_ours(view, row) && row.has(Metric::P50))
 }
 
-/// The problems that a stage claims to win and of which the run has no green variant that takes part: the fastest of ours there is
-/// another's, and a table would show it as ours.
-fn lacking(view: &View<'_>, items: &[Item]) -> Vec<String> {
+/// Names the problems that a stage claims to win and of which the run has no green variant that
+/// takes part: the fastest of ours there belongs to another stage, and a table would show it as
+/// ours.
+fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
     let mut lines = Vec::new();
-    for item in items {
-        let claiming = view
-            .stages
-            .iter()
-            .filter(|stage| choose::claims(stage, &item.place));
-        for stage in claiming.filter(|stage| stand_ins(view, stage, &item.place).is_empty()) {
-            lines.push(format!(
-                "{} was timed without {}, which claims it: the run has no green variant of it (`compare run --stages`)",
-                item.place, stage.id
-            ));
+    for Item { place, .. } in items {
+        for stage in view.stages {
+            let is_missing = choose::claims(stage, place)
+                && representative_variants(view, stage, place).is_empty();
+            if is_missing {
+                lines.push(format!(
+                    "{place} was timed without {}, which claims it: the run has no green variant of it \
+                     (`compare run --stages`)",
+                    stage.id
+                ));
+            }
         }
     }
     lines
 }
 
-fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
+/// Opens a run, times the chosen problems, and writes each when it has been measured.
+fn measure(args: &PeersArgs) -> anyhow::Result<(OpenRun, Vec<Item>)> {
+    const FAILED: &str = "the peers could not be timed";
     let chosen = Chosen {
         stages: args.stages.clone(),
         variants: vec![],
     };
-    let (mut completing, ladder) = Completing::begin(&args.target, &chosen)?;
+    let (mut open_run, ladder) = OpenRun::begin(&args.target, &chosen)?;
     let device = ladder.gpu_to("time peers on")?;
-
     let mut python = Python::new(python::program(args.python.as_deref()), None);
     let hello = match python.start() {
         Ok(hello) => hello.clone(),
@@ -119,41 +133,41 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     check_uuid(&hello, device)?;
     let builds = ladder.builds()?;
     let mut items = choose::items(&args.problems, &stages(&args.stages, &builds)?);
-    let library = library_choice(&View::alone(&completing.run), &items)?;
+    let library = library_choice(&View::alone(&open_run.run), &items)?;
     for item in &mut items {
         item.library = library.get(&item.place).cloned();
     }
-    completing.set_tools(Source::Peers, hello.tools());
-    begin_session(&mut completing.run, &items);
-    completing.append(hello.absent)?;
+    open_run.set_tools(Source::Peers, hello.tools());
+    begin_session(&mut open_run.run, &items);
+    open_run.append(hello.absent)?;
     let ceiling: Row = match python.ask("ceilings", json!({})) {
         Ok(ceiling) => ceiling,
         Err(error) => Row::absent_peer("ceiling", None, error.to_string()),
     };
-    completing.append([ceiling])?;
-    let mut bars = Progress::default();
-    let timed = completing.run.clone();
+    open_run.append([ceiling])?;
+    let timed = open_run.run.clone();
     let plan = plan(args.iters);
-    let failed = "the peers could not be timed";
+    let exchange = Scratch::new("peers")?;
     let bench = Bench {
         device,
         stages: &ladder.stages,
         view: View::alone(&timed),
-        zero_us: device.zero_us(&plan).context(failed)?,
+        zero_us: device.zero_us(&plan).context(FAILED)?,
         plan,
-        exchange: Scratch::new("peers")?,
+        exchange: &exchange,
     };
+    let mut bars = Progress::default();
     for (done, item) in items.iter().enumerate() {
         bars.step("problem", &item.place.to_string(), done, items.len());
-        let rows = bench.measure(item, &mut [&mut python]).context(failed)?;
+        let rows = bench.measure(item, &mut [&mut python]).context(FAILED)?;
         // An interrupt loses the problem that is being measured, no more.
-        completing.append(rows)?;
+        open_run.append(rows)?;
     }
-    completing.append([])?;
-    Ok((completing, items))
+    open_run.append([])?;
+    Ok((open_run, items))
 }
 
-/// What the packaged library chooses on each problem; nothing outside of the workspace.
+/// Returns the packaged library's choice on each problem; nothing outside of the workspace.
 fn library_choice(
     view: &View<'_>,
     items: &[Item],
@@ -170,11 +184,15 @@ fn library_choice(
     Ok(choice::choose(view, library, places))
 }
 
-/// Drops what a session on `items` measures again: these problems, and what is measured once a session.
+/// Drops the rows that a session on `items` measures again: of these problems, and of what is
+/// measured once a session.
 fn begin_session(run: &mut Run, items: &[Item]) {
-    let is_again = |row: &Row| {
-        let mut places = items.iter().map(|item| &item.place);
-        row.place() == Place::All || places.any(|place| row.problem() == Some(place))
-    };
-    (run.table).retain(|row| row.source() != Source::Peers || !is_again(row));
+    run.table.retain(|row| {
+        let is_measured_again = match &row.place {
+            Place::All => true,
+            Place::Problem(place) => items.iter().any(|item| item.place == *place),
+            _ => false,
+        };
+        row.source != Source::Peers || !is_measured_again
+    });
 }

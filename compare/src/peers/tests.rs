@@ -3,8 +3,7 @@ use super::*;
 use crate::cli::Cli;
 use crate::judge::View;
 use crate::judge::list::distinct;
-use crate::measure::timed_problem::Judged as OfBuffers;
-use crate::python::bench::{PeerOutputs, graphs, stand_ins};
+use crate::python::bench::{Graphs, PeerOutputs, representative_variants};
 use crate::python::pair::{
     Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
 };
@@ -130,7 +129,8 @@ fn python_is_asked_and_answers() {
     );
 }
 
-/// `peers.py` on a clock of its own: a call of 40 launches takes the host 5 µs and the GPU 600, the first of all a second.
+/// `peers.py` on a clock of its own: a call of 40 launches takes the host 5 µs and the GPU 600, the
+/// first of all a second.
 const ON_A_CLOCK: &str = r#"
 import types
 
@@ -208,7 +208,7 @@ fn what_is_no_answer_is_an_error_that_says_what_was_asked() {
             let mut session = python(&script).unwrap();
             // torch takes its time.
             if script == "input(); input()" {
-                session.patience = Duration::from_millis(100);
+                session.timeout = Duration::from_millis(100);
             }
             let mut asked = || {
                 let chunk = json!({ "peer": "torch-flash" });
@@ -267,7 +267,8 @@ fn rounds_go_there_and_back_so_that_a_drift_cancels() {
 
 #[test]
 fn rounds_go_on_until_it_is_decided_who_is_faster() {
-    // Samples of each arm: ours, theirs, and a peer that is never the fastest and as noisy as can be.
+    // Samples of each arm: ours, theirs, and a peer that is never the fastest and as noisy as can
+    // be.
     let taken = |ours: f64, theirs: f64| {
         let mut at = 0_u32;
         let sample = |arm: usize| {
@@ -298,7 +299,8 @@ fn rounds_go_on_until_it_is_decided_who_is_faster() {
     }
 }
 
-/// A look after each pass is one more chance to be fooled: of arms that are the same at most 1 in 20 may be decided for ours.
+/// A look after each pass is one more chance to be fooled: of arms that are the same at most 1 in
+/// 20 may be decided for ours.
 #[test]
 fn looking_after_each_pass_fools_nobody() {
     for scatter in [0.01, 0.06] {
@@ -336,7 +338,8 @@ fn a_process_that_tells_less_time_than_passes_has_another_clock() {
     }
 }
 
-/// A started Python that answers as [`STUB`] does: it says that it wrote an output of set 0 and one of set 1.
+/// A started Python that answers as [`STUB`] does: it says that it wrote an output of set 0 and one
+/// of set 1.
 fn started_stub(folder: &tempfile::TempDir) -> Option<Python> {
     python("")?;
     let path = folder.path().join("stub");
@@ -560,17 +563,22 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     let peers = |names: &[&str]| names.iter().map(|name| peer(name)).collect::<Vec<_>>();
     // Starting a graph takes 8 us.
     let launches_of = |sets: usize, us: f64| {
-        let (mut launches, mut built) = (None, 0);
-        for one in ["mine.py:f", "torch-math"] {
-            let graphs = graphs((&plan, sets), &mut launches, &peers(&[one]), |_, count| {
+        let mut graphs = Graphs {
+            plan: &plan,
+            sets,
+            launches: None,
+        };
+        let mut launches = 0;
+        for name in ["mine.py:f", "torch-math"] {
+            let built = graphs.build(&peers(&[name]), |_, count| {
                 assert_eq!(count % sets, 0);
-                built = count;
+                launches = count;
                 Ok(us + 8.0 / count as f64)
             });
-            assert!(graphs.iter().all(Result::is_ok));
+            assert!(built.iter().all(Result::is_ok));
         }
-        assert_eq!(launches, Some(built));
-        built
+        assert_eq!(graphs.launches, Some(launches));
+        launches
     };
     for sets in 1..=4 {
         assert!(
@@ -581,7 +589,12 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     }
     let mut asked = Vec::new();
     let mut answers = |names: &[&str], launches: &mut Option<usize>| -> Vec<String> {
-        let graphs = graphs((&plan, 4), launches, &peers(names), |peer, count| {
+        let mut graphs = Graphs {
+            plan: &plan,
+            sets: 4,
+            launches: *launches,
+        };
+        let built = graphs.build(&peers(names), |peer, count| {
             asked.push(count);
             match peer.name.as_str() {
                 "ends" => Err(SessionError::Ended("ended".into())),
@@ -593,7 +606,8 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
         let word = |graph: Result<f64, SessionError>| {
             graph.map_or_else(|error| error.to_string(), |_| "built".into())
         };
-        graphs.into_iter().map(word).collect()
+        *launches = graphs.launches;
+        built.into_iter().map(word).collect()
     };
     // The first Python ends, the peer of the second refuses: the third says.
     let mut launches = None;
@@ -790,7 +804,7 @@ fn a_problem_without_the_stage_that_claims_it_is_named() {
     let found = |scenario: &str| {
         let mut run = crate::testing::scenario::run(scenario);
         run.session.stages = testing::claiming();
-        lacking(&View::alone(&run), &items)
+        missing_claimants(&View::alone(&run), &items)
     };
     for complete in ["timed; clean", "timed; clean; - stage0-scalar"] {
         assert_eq!(found(complete), Vec::<String>::new());
@@ -817,7 +831,8 @@ fn problems_and_stages_are_chosen_by_flags_and_claims() {
             .collect()
     };
     let (builds, e4m3_alone) = (ladder(), of_e4m3_alone(1));
-    // Small and large grids under both masks, and mission cold; everyday; decode in the element types that there are.
+    // Small and large grids under both masks, and mission cold; everyday; decode in the element
+    // types that there are.
     assert_eq!(chosen(&builds, "").len(), 5 * 2 + 1 + 4 * 2 + 15 + 4 * 2);
     // Of E4M3 what is claimed, and nothing else.
     let mut claiming = ladder();
@@ -859,8 +874,8 @@ fn problems_and_stages_are_chosen_by_flags_and_claims() {
     ");
 }
 
-/// What each library is asked for: decode of the function for caches, where there is one, masks aligned bottom-right, and FP8 for E4M3
-/// alone.
+/// What each library is asked for: decode of the function for caches, where there is one, masks
+/// aligned bottom-right, and FP8 for E4M3 alone.
 #[test]
 fn libraries_are_called_as_their_users_call_them() {
     let script = SCRIPT.strip_suffix("main()\n").unwrap();
@@ -933,7 +948,8 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
     ");
 }
 
-/// With torch on the processor: 3 queries of 2 heads, of which each sees the first 7 to 9 keys of a cache.
+/// With torch on the processor: 3 queries of 2 heads, of which each sees the first 7 to 9 keys of a
+/// cache.
 #[test]
 fn decode_is_called_on_what_torch_makes_of_its_problem() {
     let program = crate::python::program(None);
@@ -1025,7 +1041,7 @@ fn the_fastest_green_variants_of_the_run_stand_for_their_stage() {
         ..mission()
     };
     let of = |run: &Run, stage: usize, problem: &Problem| {
-        stand_ins(
+        representative_variants(
             &View::alone(run),
             &ladder()[stage],
             &ProblemPlace::of(problem),

@@ -4,48 +4,46 @@ use super::pair::{
     Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
 };
 use super::session::{Finished, Peer, Python, SessionError};
+use super::turns::Turns;
 use crate::instrument::process::Scratch;
 use crate::judge::View;
 use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::loaded;
 use crate::measure::timed_problem::TimedProblem;
-use crate::table::StageMeta;
-use crate::table::VariantMeta;
-use crate::table::measured::not_launched;
-use crate::table::{ProblemPlace, Row, Subject};
+use crate::table::{Place, ProblemPlace, Row, StageMeta, Subject};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::format::Format;
-use common::inputs::{Inputs, Operand};
+use common::inputs::Inputs;
 use common::problem::{Mask, Problem};
 use common::reference::{Probability, ReferenceError};
 use common::stage::LoadedStage;
-use common::telemetry::Reading;
 use common::timing::stats::Summary;
-use common::timing::sustained::{CHUNK, Chunk, Stand, Sustained, sustain};
+use common::timing::sustained::{Stand, Sustained, sustain};
 use common::timing::{Plan, Regime};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Device time that one sample covers, in microseconds, at least: long against the GPU's change from one process to the
-/// other.
+/// The least device time that one sample covers, in microseconds: long against the GPU's change
+/// from one process to the other.
 const CHUNK_US: f64 = 20_000.0;
 
-/// Launches that one sample covers, at least: large problems draw all the power there is, and clocks follow slowly.
+/// The fewest launches that one sample covers: large problems draw all the power there is, and
+/// clocks follow slowly.
 const CHUNK_LAUNCHES: f64 = 50.0;
 
 /// Untimed work before each sample, as a share of it, so that clocks are this arm's own.
 const LEAD_IN: f64 = 0.25;
 
-/// After so long another process has submitted a chunk, and the GPU works on it.
-const UNDER_LOAD: Duration = Duration::from_millis(20);
-
-/// Device time of a trial: which of ours is the fastest.
+/// The device time of a trial, which finds the fastest of ours, in microseconds.
 const TRIAL_US: f64 = 2_000.0;
+
+/// How often a graph is built anew until it is long enough. Starting one adds to the time of its
+/// launches, the less the longer it is.
+const SETTLING: usize = 4;
 
 /// One problem, and the stages that are timed against the peers.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,54 +51,74 @@ pub struct Item {
     pub place: ProblemPlace,
     pub problem: Problem,
     pub stages: Vec<String>,
-    /// Of these, the fastest in a trial, if it is faster there than all of `stages`.
+    /// The stages of which the fastest in a trial takes part, if it is faster there than all of
+    /// `stages`.
     pub tried: Vec<String>,
-    /// What the packaged library chooses, which is timed sustained beside the fastest.
+    /// The packaged library's choice, which is timed sustained beside the fastest.
     pub library: Option<Subject>,
 }
 
 pub struct Bench<'a> {
     pub device: &'a CudaDevice,
     pub stages: &'a [LoadedStage],
-    /// What says which of our variants are green and fastest; where it says nothing, none of ours is timed.
+    /// The table that knows which of our variants are green and fastest. Where it knows nothing,
+    /// none of ours is timed.
     pub view: View<'a>,
     pub plan: Plan,
-    /// What an empty kernel takes.
+    /// The time of an empty kernel.
     pub zero_us: f64,
-    pub exchange: Scratch,
+    pub exchange: &'a Scratch,
 }
 
-struct Arm<'a> {
-    subject: Subject,
-    program: Program<'a>,
+/// A program that is timed on one problem.
+pub(super) struct Arm<'a> {
+    pub(super) subject: Subject,
+    pub(super) program: Program<'a>,
     /// Microseconds per launch, roughly.
-    us: f64,
-}
-
-/// An arm with its samples.
-struct Timed<'a> {
-    arm: Arm<'a>,
+    pub(super) us: f64,
+    /// The samples of its bursts.
     device_us: Vec<f64>,
     sustained: Option<Sustained>,
 }
 
-/// What failed, and in which of the Pythons, if it was one of those.
-type Failed = (Option<usize>, anyhow::Error);
-
-enum Program<'a> {
+pub(super) enum Program<'a> {
     Ours {
         arm: Box<cuda::Arm<'a>>,
         probability: Probability,
     },
     Theirs {
-        /// Which of the Pythons has it.
+        /// The index of the Python that has it.
         python: usize,
         /// The share of the time that passed here that it reported, chunk by chunk.
         reported: Vec<f64>,
     },
 }
 
+/// The side that failed while arms were timed.
+pub(super) enum ArmError {
+    /// The GPU, or a kernel of ours.
+    Ours(anyhow::Error),
+    /// The Python of this index.
+    Python { index: usize, error: anyhow::Error },
+}
+
+impl From<CudaError> for ArmError {
+    fn from(error: CudaError) -> Self {
+        ArmError::Ours(error.into())
+    }
+}
+
 impl<'a> Arm<'a> {
+    fn new(subject: Subject, program: Program<'a>, us: f64) -> Self {
+        Self {
+            subject,
+            program,
+            us,
+            device_us: Vec::new(),
+            sustained: None,
+        }
+    }
+
     fn ours(&mut self) -> Option<&mut cuda::Arm<'a>> {
         match &mut self.program {
             Program::Ours { arm, .. } => Some(arm.as_mut()),
@@ -108,6 +126,7 @@ impl<'a> Arm<'a> {
         }
     }
 
+    /// Returns the index of the Python that has it; none of ours.
     fn python(&self) -> Option<usize> {
         match self.program {
             Program::Ours { .. } => None,
@@ -116,319 +135,20 @@ impl<'a> Arm<'a> {
     }
 }
 
-/// How often a graph is built anew until it is long enough. Starting one adds to the time of its launches, the less the longer
-/// it is.
-const SETTLING: usize = 4;
-
-/// The graphs of `peers`, all of one Python, by `prepare`. Each has as many `launches`; where none of ours is timed, as many as would
-/// be of ours, by the first peer that can be prepared. Gives microseconds per call. A Python that ends takes all its graphs along.
-pub fn graphs(
-    (plan, sets): (&Plan, usize),
-    launches: &mut Option<usize>,
-    peers: &[Peer],
-    mut prepare: impl FnMut(&Peer, usize) -> Result<f64, SessionError>,
-) -> Vec<Result<f64, SessionError>> {
-    let mut settle = |peer| -> Result<f64, SessionError> {
-        let mut count = launches.unwrap_or(sets);
-        let mut us = prepare(peer, count)?;
-        for _ in 0..SETTLING {
-            let filling = plan.launches_per_sample(us, sets);
-            if launches.is_some() || filling <= count {
-                break;
-            }
-            count = filling;
-            us = prepare(peer, count)?;
-        }
-        *launches = Some(count);
-        Ok(us)
-    };
-    let mut graphs = Vec::new();
-    for peer in peers {
-        match settle(peer) {
-            Err(error) if error.is_fatal() => return vec![Err(error); peers.len()],
-            graph => graphs.push(graph),
-        }
-    }
-    graphs
-}
-
 impl<'a> Bench<'a> {
-    /// A row per arm, one per pair, and one per peer that was not timed. Pairs are of ours and each peer, or, if one of `pythons` has a
-    /// candidate, of that and everything else.
+    /// Times one problem. Returns a row per arm, one per pair, and one per peer that was not timed.
+    /// Pairs are of ours and each peer, or, if one of `pythons` has a candidate, of that and
+    /// everything else.
     pub fn measure(&self, item: &Item, pythons: &mut [&mut Python]) -> anyhow::Result<Vec<Row>> {
-        // No library but ours takes a scale for each head.
-        let mut problem = TimedProblem::of(
-            self.device,
-            &item.problem,
-            item.place.cold,
-            Inputs::with_one_scale,
-        )?;
-        let speed_of_light = problem.speed_of_light(self.device, self.zero_us);
-        let candidate = pythons.iter().position(|python| python.candidate.is_some());
-        let lost = |python, name: &str, error: &anyhow::Error| {
-            let reason = error.to_string();
-            let row = Row::absent_peer(name, Some(item.place.clone()), &reason);
-            match error.downcast_ref() {
-                Some(SessionError::Unsupported(_)) => row,
-                _ if candidate == Some(python) => row.verdict(&not_launched(&reason)),
-                _ => row,
-            }
-        };
-        let mut rows = Vec::new();
-        let mut arms = Vec::new();
-        for id in &item.stages {
-            arms.extend(self.fastest(id, item, &problem)?);
-        }
-        let mut least = arms.iter().map(|arm| arm.us).fold(f64::INFINITY, f64::min);
-        let mut tried = None;
-        for id in &item.tried {
-            for arm in self.fastest(id, item, &problem)? {
-                if arm.us < least {
-                    least = arm.us;
-                    tried = Some(arm);
-                }
-            }
-        }
-        arms.extend(tried);
-        let mut launches = None;
-        for arm in arms.iter_mut().filter_map(Arm::ours) {
-            launches = launches.max(Some(arm.graph_launches(&self.plan)?));
-        }
-        for arm in arms.iter_mut().filter_map(Arm::ours) {
-            arm.resize_graph(launches.expect("that of an arm"))?;
-        }
-        let sets = problem.pool.rotation().sets;
-        let arguments = self.arguments(&problem)?;
-        for (index, python) in pythons.iter_mut().enumerate() {
-            let mut peers = python.hello.peers.clone();
-            peers.retain(|peer| peer.dtypes.contains(&item.problem.dtype));
-            if peers.is_empty() {
-                continue;
-            }
-            let started = python.start().map(drop);
-            let given =
-                started.and_then(|()| python.ask::<IgnoredAny>("problem", arguments.clone()));
-            let graphs = match given {
-                Err(error) => vec![Err(error); peers.len()],
-                Ok(_) => graphs(
-                    (&self.plan, sets),
-                    &mut launches,
-                    &peers,
-                    |peer, launches| {
-                        python.ask(
-                            "prepare",
-                            json!({ "peer": peer.name, "launches": launches }),
-                        )
-                    },
-                ),
-            };
-            for (peer, graph) in peers.iter().zip(graphs) {
-                match graph {
-                    Ok(us) => arms.push(Arm {
-                        subject: peer.name.as_str().into(),
-                        program: Program::Theirs {
-                            python: index,
-                            reported: Vec::new(),
-                        },
-                        us,
-                    }),
-                    Err(error) => rows.push(lost(index, &peer.name, &error.into())),
-                }
-            }
-        }
-        let launches = launches.unwrap_or(sets);
-        // First what is judged against the others.
-        let is_judged = |arm: &Arm<'_>| arm.python() == candidate;
-        arms.sort_by_key(|arm| !is_judged(arm));
-        let samples = loop {
-            let judged = arms.iter().filter(|arm| is_judged(arm)).count();
-            let sampled = rounds(arms.len(), judged, self.plan.samples, |index| {
-                let arm = &mut arms[index];
-                let python = arm.python();
-                self.chunk(arm, launches, pythons)
-                    .map_err(|error| (python, error))
-            });
-            match sampled {
-                Ok(samples) => break samples,
-                Err((None, error)) => return Err(error),
-                // What its process had built went with it; the others go on.
-                Err((Some(python), error)) => {
-                    let gone = arms.extract_if(.., |arm| arm.python() == Some(python));
-                    rows.extend(gone.map(|arm| lost(python, arm.subject.as_str(), &error)));
-                }
-            }
-        };
-        let mut timed: Vec<Timed<'_>> = arms
-            .into_iter()
-            .zip(samples)
-            .map(|(arm, device_us)| Timed {
-                arm,
-                device_us,
-                sustained: None,
-            })
-            .collect();
-        let mut sustained_peer = None;
-        if candidate.is_none() {
-            match self.sustain(item, &mut timed, &problem, launches, pythons) {
-                Ok(peer) => sustained_peer = peer,
-                Err((None, error)) => return Err(error),
-                Err((Some(python), error)) => {
-                    let gone = timed.extract_if(.., |timed| timed.arm.python() == Some(python));
-                    rows.extend(gone.map(|timed| lost(python, timed.arm.subject.as_str(), &error)));
-                }
-            }
-        }
-        let is_of_candidate = |arm: &Arm<'_>| candidate.is_some() && is_judged(arm);
-        let cache = problem.pool.rotation().state.name();
-        let mut sampled_arms = Vec::new();
-        let mut judged_subjects = Vec::new();
-        for timed in timed {
-            let python = timed.arm.python();
-            let subject = timed.arm.subject.clone();
-            if is_judged(&timed.arm) {
-                judged_subjects.push(subject.clone());
-            }
-            let is_of_candidate = is_of_candidate(&timed.arm);
-            let mut sampled = match (self.finish(timed, &mut problem, pythons), python) {
-                (Ok(sampled), _) => sampled,
-                (Err(error), None) => return Err(error),
-                // No fault of the process.
-                (Err(error), _) if error.is::<ReferenceError>() => return Err(error),
-                (Err(error), Some(python)) => {
-                    rows.push(lost(python, subject.as_str(), &error));
-                    continue;
-                }
-            };
-            if is_of_candidate {
-                let least = Summary::of(&sampled.device_us)?.min;
-                let impossible = speed_of_light.impossible(least);
-                sampled.judged.gates.extend(impossible);
-            }
-            sampled_arms.push(sampled);
-        }
-        if let Some(peer) = &sustained_peer {
-            without_wrong_peer(&mut sampled_arms, peer);
-        }
-        for sampled in &sampled_arms {
-            rows.push(sampled.row(&item.place, cache)?);
-        }
-        let (judged, paired_with): (Vec<&Sampled>, Vec<&Sampled>) = sampled_arms
-            .iter()
-            .partition(|sampled| judged_subjects.contains(&sampled.subject));
-        for theirs in &paired_with {
-            for ours in &judged {
-                rows.extend(pair(theirs, ours, &item.place, cache, &speed_of_light)?);
-            }
-        }
-        Ok(rows)
+        let mut round = Round::new(self, item, pythons)?;
+        round.prepare_ours()?;
+        round.prepare_theirs()?;
+        round.sample()?;
+        let sustained_peer = round.sustain()?;
+        round.finish(sustained_peer.as_ref())
     }
 
-    /// Times ours, the library's choice and the fastest peer sustained, if one of all arms reaches the power limit. Returns that peer.
-    fn sustain(
-        &self,
-        item: &Item,
-        timed: &mut Vec<Timed<'a>>,
-        problem: &TimedProblem,
-        launches: usize,
-        pythons: &mut [&mut Python],
-    ) -> Result<Option<Subject>, Failed> {
-        let mut turns = Turns {
-            bench: self,
-            arms: timed.iter_mut().map(|timed| &mut timed.arm).collect(),
-            launches,
-            pythons,
-            start: Instant::now(),
-        };
-        let mut readings = Vec::new();
-        for arm in 0..turns.arms.len() {
-            readings.push(turns.chunk(arm)?.reading);
-        }
-        if Regime::needed(&readings) == Regime::Burst {
-            return Ok(None);
-        }
-        let library = self.library(item, timed, problem, launches)?;
-        let ours = count_ours(timed);
-        let samples: Vec<&[f64]> = timed.iter().map(|timed| &*timed.device_us).collect();
-        let Some(SustainedArms { arms, peer }) = sustained_arms(&samples, ours, library) else {
-            return Ok(None);
-        };
-        let peer = timed[peer].arm.subject.clone();
-        let mut chosen: Vec<&mut Timed<'_>> = Vec::new();
-        for (index, timed) in timed.iter_mut().enumerate() {
-            if arms.contains(&index) {
-                chosen.push(timed);
-            }
-        }
-        let mut turns = Turns {
-            bench: self,
-            arms: chosen.iter_mut().map(|timed| &mut timed.arm).collect(),
-            launches,
-            pythons,
-            start: Instant::now(),
-        };
-        let sustained = sustain(&mut turns, arms.len())?;
-        for (timed, sustained) in chosen.into_iter().zip(sustained) {
-            timed.sustained = Some(sustained);
-        }
-        Ok(Some(peer))
-    }
-
-    /// The place of the library's choice among ours, behind the others if it was not timed yet; `None` if the run does not say that
-    /// it is green.
-    fn library(
-        &self,
-        item: &Item,
-        timed: &mut Vec<Timed<'a>>,
-        problem: &TimedProblem,
-        launches: usize,
-    ) -> Result<Option<usize>, Failed> {
-        let Some(subject) = &item.library else {
-            return Ok(None);
-        };
-        let place = timed.iter().position(|timed| timed.arm.subject == *subject);
-        if place.is_some() || !is_green(&self.view, subject, self.view.backend()) {
-            return Ok(place);
-        }
-        let arm = self.arm_of(subject, item, problem, launches);
-        let Some(arm) = arm.map_err(|error| (None, error.into()))? else {
-            return Ok(None);
-        };
-        let place = count_ours(timed);
-        let chosen = Timed {
-            arm,
-            device_us: Vec::new(),
-            sustained: None,
-        };
-        timed.insert(place, chosen);
-        Ok(Some(place))
-    }
-
-    /// One of our variants with a graph of so many `launches`; `None` if it does not support the problem.
-    fn arm_of(
-        &self,
-        subject: &Subject,
-        item: &Item,
-        problem: &TimedProblem,
-        launches: usize,
-    ) -> Result<Option<Arm<'a>>, CudaError> {
-        let stage = loaded(self.stages, subject.stage());
-        let Ok(prepared) = stage.prepare(subject.name(), &item.problem) else {
-            return Ok(None);
-        };
-        let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
-        let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
-        arm.resize_graph(launches)?;
-        Ok(Some(Arm {
-            subject: subject.clone(),
-            program: Program::Ours {
-                arm: Box::new(arm),
-                probability: prepared.kernel.probability,
-            },
-            us,
-        }))
-    }
-
-    /// The variants that stand for a stage, by a trial where the run does not say.
+    /// Returns the variants that stand for a stage, by a trial where the run does not name one.
     fn fastest(
         &self,
         id: &str,
@@ -438,25 +158,15 @@ impl<'a> Bench<'a> {
         let Some(build) = self.view.stage(id) else {
             return Ok(vec![]);
         };
-        let stage = loaded(self.stages, id);
         let mut arms = Vec::new();
-        for variants in stand_ins(&self.view, build, &item.place) {
+        for variants in representative_variants(&self.view, build, &item.place) {
             let mut best: Option<Arm<'a>> = None;
             for variant in &variants {
-                let Ok(prepared) = stage.prepare(variant, &item.problem) else {
+                let Some(arm) = self.arm(&build.subject(variant), item, problem)? else {
                     continue;
                 };
-                let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
-                let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
-                if best.as_ref().is_none_or(|best| us < best.us) {
-                    best = Some(Arm {
-                        subject: build.subject(variant),
-                        program: Program::Ours {
-                            arm: Box::new(arm),
-                            probability: prepared.kernel.probability,
-                        },
-                        us,
-                    });
+                if best.as_ref().is_none_or(|best| arm.us < best.us) {
+                    best = Some(arm);
                 }
             }
             arms.extend(best);
@@ -464,18 +174,45 @@ impl<'a> Bench<'a> {
         Ok(arms)
     }
 
-    /// The problem as each Python is told of it.
-    fn arguments(&self, problem: &TimedProblem) -> anyhow::Result<Value> {
+    /// Prepares one of our variants and tries how long it takes; returns nothing if it does not
+    /// support the problem.
+    fn arm(
+        &self,
+        subject: &Subject,
+        item: &Item,
+        problem: &TimedProblem,
+    ) -> Result<Option<Arm<'a>>, CudaError> {
+        let stage = loaded(self.stages, subject.stage());
+        let Ok(prepared) = stage.prepare(subject.name(), &item.problem) else {
+            return Ok(None);
+        };
+        let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
+        let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
+        let program = Program::Ours {
+            arm: Box::new(arm),
+            probability: prepared.kernel.probability,
+        };
+        Ok(Some(Arm::new(subject.clone(), program, us)))
+    }
+
+    /// Describes the problem to a Python, and writes its inputs to files.
+    fn describe(&self, problem: &TimedProblem) -> anyhow::Result<Value> {
+        let shape = &problem.problem.shape;
+        let keys = shape.kv_extents();
         let mut contents = Vec::new();
         for (index, Inputs { q, k, v, .. }) in problem.inputs.iter().enumerate() {
-            let shape = &problem.problem.shape;
-            let keys = shape.kv_extents();
             let mut content = Vec::new();
-            for (name, Operand { bytes, scales, .. }, extents) in
+            for (name, operand, extents) in
                 [("q", q, shape.q_extents()), ("k", k, keys), ("v", v, keys)]
             {
-                let file = self.exchange.write(&format!("{name}{index}"), bytes)?;
-                content.push(json!({ "file": file, "extents": extents, "scales": scales }));
+                let file = self
+                    .exchange
+                    .write(&format!("{name}{index}"), &operand.bytes)?;
+                content.push(json!({
+                    "file": file,
+                    "extents": extents,
+                    "scales": operand.scales,
+                }));
             }
             contents.push(content);
         }
@@ -483,163 +220,472 @@ impl<'a> Bench<'a> {
             "dtype": problem.problem.dtype,
             "causal": problem.problem.mask == Mask::Causal,
             "scale": problem.problem.softmax_scale,
-            "decode": problem.problem.shape.is_decode(),
+            "decode": shape.is_decode(),
             "contents": contents,
             "sets": problem.pool.rotation().sets,
         }))
     }
+}
 
-    /// One sample, in microseconds per launch, of an arm whose graph has so many `launches`.
-    fn chunk(
-        &self,
-        arm: &mut Arm<'_>,
-        launches: usize,
-        pythons: &mut [&mut Python],
-    ) -> anyhow::Result<f64> {
-        match &mut arm.program {
-            Program::Ours { arm: ours, .. } => {
-                launch_us(ours, &self.plan, LEAD_IN * chunk_us(arm.us))?;
-                Ok(launch_us(ours, &self.plan, chunk_us(arm.us))?)
+/// One problem while it is timed.
+struct Round<'r, 'a, 'p> {
+    bench: &'r Bench<'a>,
+    item: &'r Item,
+    problem: TimedProblem,
+    pythons: &'r mut [&'p mut Python],
+    /// The index of the Python that has a candidate.
+    candidate: Option<usize>,
+    arms: Vec<Arm<'a>>,
+    /// The number of launches in each graph, once one was built.
+    launches: Option<usize>,
+    rows: Vec<Row>,
+}
+
+impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
+    fn new(
+        bench: &'r Bench<'a>,
+        item: &'r Item,
+        pythons: &'r mut [&'p mut Python],
+    ) -> anyhow::Result<Self> {
+        // No library but ours takes a scale for each head.
+        let problem = TimedProblem::of(
+            bench.device,
+            &item.problem,
+            item.place.cold,
+            Inputs::with_one_scale,
+        )?;
+        let candidate = pythons.iter().position(|python| python.candidate.is_some());
+        Ok(Self {
+            bench,
+            item,
+            problem,
+            pythons,
+            candidate,
+            arms: Vec::new(),
+            launches: None,
+            rows: Vec::new(),
+        })
+    }
+
+    /// Adds ours: the representatives of each stage, and of the stages that are tried the fastest
+    /// if it is faster than those.
+    fn prepare_ours(&mut self) -> anyhow::Result<()> {
+        for id in &self.item.stages {
+            let representatives = self.bench.fastest(id, self.item, &self.problem)?;
+            self.arms.extend(representatives);
+        }
+        let mut least_us = f64::INFINITY;
+        for arm in &self.arms {
+            least_us = least_us.min(arm.us);
+        }
+        let mut faster = None;
+        for id in &self.item.tried {
+            for arm in self.bench.fastest(id, self.item, &self.problem)? {
+                if arm.us < least_us {
+                    least_us = arm.us;
+                    faster = Some(arm);
+                }
             }
-            Program::Theirs { python, reported } => {
-                let launches = launches as f64;
-                let replays = (chunk_us(arm.us) / (arm.us * launches).max(1.0))
-                    .ceil()
-                    .max(1.0);
-                let lead_in = (LEAD_IN * replays).ceil();
-                let arguments = json!({
-                    "peer": arm.subject,
-                    "lead_in": lead_in as usize,
-                    "replays": replays as usize,
-                });
-                let start = Instant::now();
-                let us: f64 = pythons[*python].ask("chunk", arguments)?;
-                let here = start.elapsed().as_secs_f64() * 1e6;
-                reported.push(us * launches * (lead_in + replays) / here);
-                Ok(us)
+        }
+        self.arms.extend(faster);
+        for arm in self.arms.iter_mut().filter_map(Arm::ours) {
+            let launches = arm.graph_launches(&self.bench.plan)?;
+            self.launches = self.launches.max(Some(launches));
+        }
+        if let Some(launches) = self.launches {
+            for arm in self.arms.iter_mut().filter_map(Arm::ours) {
+                arm.resize_graph(launches)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the peers of each Python that take the element type.
+    fn prepare_theirs(&mut self) -> anyhow::Result<()> {
+        let arguments = self.bench.describe(&self.problem)?;
+        for index in 0..self.pythons.len() {
+            let mut peers = self.pythons[index].hello.peers.clone();
+            peers.retain(|peer| peer.dtypes.contains(&self.item.problem.dtype));
+            if peers.is_empty() {
+                continue;
+            }
+            let graphs = self.build_graphs(index, &peers, &arguments);
+            for (peer, graph) in peers.iter().zip(graphs) {
+                match graph {
+                    Ok(us) => {
+                        let program = Program::Theirs {
+                            python: index,
+                            reported: Vec::new(),
+                        };
+                        let subject = peer.name.as_str().into();
+                        self.arms.push(Arm::new(subject, program, us));
+                    }
+                    Err(error) => self.lose(index, &peer.name, &error.into()),
+                }
+            }
+        }
+        // First the arms that are judged against the others.
+        let candidate = self.candidate;
+        self.arms.sort_by_key(|arm| arm.python() != candidate);
+        Ok(())
+    }
+
+    fn build_graphs(
+        &mut self,
+        index: usize,
+        peers: &[Peer],
+        arguments: &Value,
+    ) -> Vec<Result<f64, SessionError>> {
+        let python = &mut self.pythons[index];
+        if let Err(error) = python.start() {
+            return vec![Err(error); peers.len()];
+        }
+        if let Err(error) = python.ask::<IgnoredAny>("problem", arguments.clone()) {
+            return vec![Err(error); peers.len()];
+        }
+        let mut graphs = Graphs {
+            plan: &self.bench.plan,
+            sets: self.problem.pool.rotation().sets,
+            launches: self.launches,
+        };
+        let built = graphs.build(peers, |peer, launches| {
+            let arguments = json!({ "peer": peer.name, "launches": launches });
+            python.ask("prepare", arguments)
+        });
+        self.launches = graphs.launches;
+        built
+    }
+
+    /// Returns whether an arm is judged against the others: ours, or a candidate.
+    fn is_judged(&self, arm: &Arm<'_>) -> bool {
+        arm.python() == self.candidate
+    }
+
+    /// Returns the launches of each graph; without a graph, of one that would be built.
+    fn graph_launches(&self) -> usize {
+        self.launches.unwrap_or(self.problem.pool.rotation().sets)
+    }
+
+    /// Samples all arms in bursts. A Python that ends takes its arms along, and the others begin
+    /// again.
+    fn sample(&mut self) -> anyhow::Result<()> {
+        loop {
+            let judged = self.arms.iter().filter(|arm| self.is_judged(arm)).count();
+            let samples = self.bench.plan.samples;
+            match rounds(self.arms.len(), judged, samples, |index| self.chunk(index)) {
+                Ok(sampled) => {
+                    for (arm, device_us) in self.arms.iter_mut().zip(sampled) {
+                        arm.device_us = device_us;
+                    }
+                    return Ok(());
+                }
+                Err(failed) => self.drop_arms(failed)?,
             }
         }
     }
 
-    /// The gates on what it computed in the graph that was timed, and the host's time of a call.
-    fn finish(
-        &self,
-        timed: Timed<'_>,
-        problem: &mut TimedProblem,
-        pythons: &mut [&mut Python],
-    ) -> anyhow::Result<Sampled> {
-        let Timed {
-            arm,
-            device_us,
-            sustained,
-        } = timed;
-        let subject = arm.subject.clone();
-        let (python, reported) = match &arm.program {
-            Program::Ours { arm, probability } => {
-                return Ok(Sampled {
-                    subject,
-                    device_us,
-                    sustained,
-                    host_us: None,
-                    judged: problem.judge(self.device, &arm.outputs()?, *probability)?,
-                });
-            }
-            Program::Theirs { python, reported } => (&mut pythons[*python], reported),
-        };
-        let dtype = problem.problem.dtype;
-        let sets = problem.pool.rotation().sets;
-        let written = PeerOutputs::ask(
-            python,
-            &self.exchange,
-            &subject,
-            reported,
-            sets,
-            dtype.output(),
-        )?;
-        let contents = problem.inputs.len();
-        let outputs: Vec<(usize, Vec<f32>)> = written
-            .outputs
-            .into_iter()
-            .map(|(set, output)| (set % contents, output))
-            .collect();
-        // P is of the type of the operands, as in all of these libraries.
-        let probability = Probability::of_operands(dtype);
-        Ok(Sampled {
-            subject,
-            device_us,
-            sustained,
-            host_us: Some(written.host_us),
-            judged: problem.judge_dense(self.device, &outputs, probability, written.e4m3_scale)?,
-        })
-    }
-}
-
-fn count_ours(timed: &[Timed<'_>]) -> usize {
-    let ours = timed.iter().filter(|timed| timed.arm.python().is_none());
-    ours.count()
-}
-
-/// Arms of both processes that take turns of a second.
-struct Turns<'t, 'a, 'p> {
-    bench: &'t Bench<'a>,
-    arms: Vec<&'t mut Arm<'a>>,
-    /// Of each graph.
-    launches: usize,
-    pythons: &'t mut [&'p mut Python],
-    start: Instant,
-}
-
-impl Stand for Turns<'_, '_, '_> {
-    type Error = Failed;
-
-    fn elapsed(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    fn energy_mj(&self) -> Option<f64> {
-        self.bench.device.energy_mj()
-    }
-
-    fn chunk(&mut self, arm: usize) -> Result<Chunk, Failed> {
-        let Arm {
-            subject,
-            program,
-            us,
-        } = &mut *self.arms[arm];
-        let (python, reported) = match program {
+    /// Takes one sample of an arm, in microseconds per launch.
+    fn chunk(&mut self, index: usize) -> Result<f64, ArmError> {
+        let launches = self.graph_launches() as f64;
+        let arm = &mut self.arms[index];
+        let chunk_us = CHUNK_US.max(CHUNK_LAUNCHES * arm.us);
+        let (python, reported) = match &mut arm.program {
             Program::Ours { arm, .. } => {
-                return arm.chunk(CHUNK).map_err(|error| (None, error.into()));
+                launch_us(arm, &self.bench.plan, LEAD_IN * chunk_us)?;
+                return Ok(launch_us(arm, &self.bench.plan, chunk_us)?);
             }
             Program::Theirs { python, reported } => (*python, reported),
         };
-        let chunk_us = CHUNK.as_secs_f64() * 1e6;
-        let graph_us = *us * self.launches as f64;
-        let replays = (chunk_us / graph_us.max(1.0)).ceil().max(1.0) as usize;
-        let launches = replays * self.launches;
-        let mut reading = Reading::default();
-        let read = || {
-            thread::sleep(UNDER_LOAD);
-            reading = self.bench.device.conditions();
-        };
-        let arguments = json!({ "peer": subject, "replays": replays });
+        let graph_us = (arm.us * launches).max(1.0);
+        let replays = (chunk_us / graph_us).ceil().max(1.0);
+        let lead_in = (LEAD_IN * replays).ceil();
+        let arguments = json!({
+            "peer": arm.subject,
+            "lead_in": lead_in as usize,
+            "replays": replays as usize,
+        });
         let start = Instant::now();
-        let launch_us: f64 = self.pythons[python]
-            .ask_meanwhile("steady", arguments, read)
-            .map_err(|error| (Some(python), error.into()))?;
-        let us = launch_us * launches as f64;
-        reported.push(us / (start.elapsed().as_secs_f64() * 1e6));
-        Ok(Chunk {
-            us,
+        let us: f64 = self.pythons[python]
+            .ask("chunk", arguments)
+            .map_err(|error| ArmError::Python {
+                index: python,
+                error: error.into(),
+            })?;
+        let passed_us = start.elapsed().as_secs_f64() * 1e6;
+        reported.push(us * launches * (lead_in + replays) / passed_us);
+        Ok(us)
+    }
+
+    /// Takes out the arms of a Python that failed: what its process had built went with it.
+    fn drop_arms(&mut self, failed: ArmError) -> anyhow::Result<()> {
+        let (index, error) = match failed {
+            ArmError::Ours(error) => return Err(error),
+            ArmError::Python { index, error } => (index, error),
+        };
+        let (lost, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.arms)
+            .into_iter()
+            .partition(|arm| arm.python() == Some(index));
+        self.arms = kept;
+        for arm in lost {
+            self.lose(index, arm.subject.as_str(), &error);
+        }
+        Ok(())
+    }
+
+    /// Adds the row of a peer that was not timed. A candidate that fails, other than by not
+    /// supporting the problem, fails C1.
+    fn lose(&mut self, python: usize, name: &str, error: &anyhow::Error) {
+        let reason = error.to_string();
+        let row = absent(name, Place::Problem(self.item.place.clone()), &reason);
+        let is_unsupported = matches!(error.downcast_ref(), Some(SessionError::Unsupported(_)));
+        if self.candidate == Some(python) && !is_unsupported {
+            self.rows.push(row.verdict(&not_launched(&reason)));
+        } else {
+            self.rows.push(row);
+        }
+    }
+
+    /// Times ours, the library's choice and the fastest peer sustained, if one of all arms reaches
+    /// the power limit. Returns that peer. A candidate is timed in bursts alone.
+    fn sustain(&mut self) -> anyhow::Result<Option<Subject>> {
+        if self.candidate.is_some() {
+            return Ok(None);
+        }
+        match self.sustain_at_limit() {
+            Ok(peer) => Ok(peer),
+            Err(failed) => {
+                self.drop_arms(failed)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn sustain_at_limit(&mut self) -> Result<Option<Subject>, ArmError> {
+        let all: Vec<usize> = (0..self.arms.len()).collect();
+        let mut readings = Vec::new();
+        for &arm in &all {
+            readings.push(self.turns(&all).chunk(arm)?.reading);
+        }
+        if Regime::needed(&readings) == Regime::Burst {
+            return Ok(None);
+        }
+        let library = self.library_arm()?;
+        let samples: Vec<&[f64]> = self.arms.iter().map(|arm| &*arm.device_us).collect();
+        let Some(SustainedArms { arms, peer }) =
+            sustained_arms(&samples, self.count_ours(), library)
+        else {
+            return Ok(None);
+        };
+        let counted = sustain(&mut self.turns(&arms), arms.len())?;
+        for (&arm, sustained) in arms.iter().zip(counted) {
+            self.arms[arm].sustained = Some(sustained);
+        }
+        Ok(Some(self.arms[peer].subject.clone()))
+    }
+
+    /// Returns the arms of these indices, ready to take turns.
+    fn turns(&mut self, indices: &[usize]) -> Turns<'_, 'a, 'p> {
+        let launches = self.graph_launches();
+        let mut arms = Vec::new();
+        for (index, arm) in self.arms.iter_mut().enumerate() {
+            if indices.contains(&index) {
+                arms.push(arm);
+            }
+        }
+        Turns {
+            device: self.bench.device,
+            arms,
             launches,
-            reading,
+            pythons: self.pythons,
+            start: Instant::now(),
+        }
+    }
+
+    fn count_ours(&self) -> usize {
+        let ours = self.arms.iter().filter(|arm| arm.python().is_none());
+        ours.count()
+    }
+
+    /// Returns the index of the library's choice among ours, behind the others if it was not timed
+    /// yet; nothing if the run does not have it as green.
+    fn library_arm(&mut self) -> Result<Option<usize>, ArmError> {
+        let Some(subject) = &self.item.library else {
+            return Ok(None);
+        };
+        let place = self.arms.iter().position(|arm| arm.subject == *subject);
+        let view = &self.bench.view;
+        if place.is_some() || !is_green(view, subject, view.backend()) {
+            return Ok(place);
+        }
+        let Some(mut chosen) = self.bench.arm(subject, self.item, &self.problem)? else {
+            return Ok(None);
+        };
+        let launches = self.graph_launches();
+        if let Some(arm) = chosen.ours() {
+            arm.resize_graph(launches)?;
+        }
+        let place = self.count_ours();
+        self.arms.insert(place, chosen);
+        Ok(Some(place))
+    }
+
+    /// Judges what each arm computed in the graph that was timed, and makes the rows.
+    fn finish(mut self, sustained_peer: Option<&Subject>) -> anyhow::Result<Vec<Row>> {
+        let speed_of_light = self
+            .problem
+            .speed_of_light(self.bench.device, self.bench.zero_us);
+        let mut judged_subjects = Vec::new();
+        let mut sampled_arms = Vec::new();
+        for arm in std::mem::take(&mut self.arms) {
+            let is_judged = self.is_judged(&arm);
+            let (subject, python) = (arm.subject.clone(), arm.python());
+            let mut sampled = match (self.finish_arm(arm), python) {
+                (Ok(sampled), _) => sampled,
+                // A missing reference is no fault of the process.
+                (Err(error), Some(python)) if !error.is::<ReferenceError>() => {
+                    self.lose(python, subject.as_str(), &error);
+                    continue;
+                }
+                (Err(error), _) => return Err(error),
+            };
+            if self.candidate.is_some() && is_judged {
+                let least_us = Summary::of(&sampled.device_us)?.min;
+                sampled
+                    .judged
+                    .gates
+                    .extend(speed_of_light.impossible(least_us));
+            }
+            if is_judged {
+                judged_subjects.push(subject);
+            }
+            sampled_arms.push(sampled);
+        }
+        if let Some(peer) = sustained_peer {
+            without_wrong_peer(&mut sampled_arms, peer);
+        }
+        let place = &self.item.place;
+        let cache = self.problem.pool.rotation().state.name();
+        for sampled in &sampled_arms {
+            self.rows.push(sampled.row(place, cache)?);
+        }
+        let (judged, others): (Vec<&Sampled>, Vec<&Sampled>) = sampled_arms
+            .iter()
+            .partition(|sampled| judged_subjects.contains(&sampled.subject));
+        for theirs in &others {
+            for ours in &judged {
+                let row = pair(theirs, ours, place, cache, &speed_of_light)?;
+                self.rows.extend(row);
+            }
+        }
+        Ok(self.rows)
+    }
+
+    /// Judges what an arm computed in the graph that was timed, and asks for the host's time of a
+    /// call.
+    fn finish_arm(&mut self, arm: Arm<'a>) -> anyhow::Result<Sampled> {
+        let device = self.bench.device;
+        let (python, reported) = match &arm.program {
+            Program::Ours {
+                arm: ours,
+                probability,
+            } => {
+                let judged = self.problem.judge(device, &ours.outputs()?, *probability)?;
+                return Ok(Sampled {
+                    subject: arm.subject,
+                    device_us: arm.device_us,
+                    sustained: arm.sustained,
+                    host_us: None,
+                    judged,
+                });
+            }
+            Program::Theirs { python, reported } => (&mut *self.pythons[*python], reported),
+        };
+        let dtype = self.problem.problem.dtype;
+        let written = PeerOutputs::ask(
+            python,
+            self.bench.exchange,
+            &arm.subject,
+            reported,
+            self.problem.pool.rotation().sets,
+            dtype.output(),
+        )?;
+        let contents = self.problem.inputs.len();
+        let mut outputs = Vec::new();
+        for (set, output) in written.outputs {
+            outputs.push((set % contents, output));
+        }
+        // P has the type of the operands, as in all of these libraries.
+        let probability = Probability::of_operands(dtype);
+        let judged = self
+            .problem
+            .judge_dense(device, &outputs, probability, written.e4m3_scale)?;
+        Ok(Sampled {
+            subject: arm.subject,
+            device_us: arm.device_us,
+            sustained: arm.sustained,
+            host_us: Some(written.host_us),
+            judged,
         })
     }
 }
 
-/// What a peer computed in the graph that was timed.
+/// The graphs of one problem, which all have as many launches.
+pub struct Graphs<'p> {
+    pub plan: &'p Plan,
+    /// The number of input sets, over which a graph rotates.
+    pub sets: usize,
+    /// The number of launches, once a graph of ours or of a peer was built.
+    pub launches: Option<usize>,
+}
+
+impl Graphs<'_> {
+    /// Builds the graphs of `peers`, all of one Python, by `prepare`, and returns microseconds per
+    /// call. Where none of ours is timed, the first peer that can be prepared decides how many
+    /// launches all have: as many as would a kernel of ours. A Python that ends takes all its
+    /// graphs along.
+    pub fn build(
+        &mut self,
+        peers: &[Peer],
+        mut prepare: impl FnMut(&Peer, usize) -> Result<f64, SessionError>,
+    ) -> Vec<Result<f64, SessionError>> {
+        let mut built = Vec::new();
+        for peer in peers {
+            let graph = match self.launches {
+                Some(launches) => prepare(peer, launches),
+                None => self.settle(|launches| prepare(peer, launches)),
+            };
+            match graph {
+                Err(error) if error.is_fatal() => return vec![Err(error); peers.len()],
+                graph => built.push(graph),
+            }
+        }
+        built
+    }
+
+    /// Builds a graph anew until it is long enough, and keeps the number of its launches.
+    fn settle(
+        &mut self,
+        mut prepare: impl FnMut(usize) -> Result<f64, SessionError>,
+    ) -> Result<f64, SessionError> {
+        let mut launches = self.sets;
+        let mut us = prepare(launches)?;
+        for _ in 0..SETTLING {
+            let needed = self.plan.launches_per_sample(us, self.sets);
+            if needed <= launches {
+                break;
+            }
+            launches = needed;
+            us = prepare(launches)?;
+        }
+        self.launches = Some(launches);
+        Ok(us)
+    }
+}
+
+/// The outputs of a peer in the graph that was timed.
 #[derive(Debug)]
 pub struct PeerOutputs {
-    /// Host time of one of several calls back to back.
+    /// The host's time of one of several calls back to back.
     pub host_us: Vec<f64>,
     /// The scale of outputs that were held in E4M3.
     pub e4m3_scale: Option<f32>,
@@ -648,8 +694,9 @@ pub struct PeerOutputs {
 }
 
 impl PeerOutputs {
-    /// Asks `python` to replay the graph of `peer` once more, and reads what it wrote. Refuses a process that `reported` a wrong
-    /// share of the time that passed here, and one that wrote no output of one of the `sets`.
+    /// Asks `python` to replay the graph of `peer` once more, and reads what it wrote. Refuses a
+    /// process that `reported` a wrong share of the time that passed here, and one that wrote no
+    /// output of one of the `sets`.
     pub fn ask(
         python: &mut Python,
         exchange: &Scratch,
@@ -667,15 +714,11 @@ impl PeerOutputs {
         if let Some(set) = missing {
             bail!("Python wrote no output of set {set}");
         }
-        let outputs = finished
-            .sets
-            .into_iter()
-            .enumerate()
-            .map(|(index, set)| {
-                let bytes = take(&exchange.path(&format!("o{index}")));
-                (set, format.decode_bytes(&bytes))
-            })
-            .collect();
+        let mut outputs = Vec::new();
+        for (index, set) in finished.sets.into_iter().enumerate() {
+            let bytes = read_and_remove(&exchange.path(&format!("o{index}")));
+            outputs.push((set, format.decode_bytes(&bytes)));
+        }
         Ok(Self {
             host_us: finished.host_us,
             e4m3_scale: finished.e4m3_scale,
@@ -684,48 +727,60 @@ impl PeerOutputs {
     }
 }
 
-/// Groups of variants of `stage` of which the fastest stands for it on a problem. Of its default's family, which claims over peers are
-/// about: the best where the run timed the problem, else all that are green in the run. And the best of all, if it is of another family.
-pub fn stand_ins(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Vec<Vec<String>> {
+/// Returns groups of variants of `stage` of which the fastest stands for it on a problem. The first
+/// is of its default's family, which claims over peers are about: the best where the run timed the
+/// problem, else all that are green in the run. The second is the best of all, if that is of
+/// another family.
+pub fn representative_variants(
+    view: &View<'_>,
+    stage: &StageMeta,
+    place: &ProblemPlace,
+) -> Vec<Vec<String>> {
     let default = stage.variant(&stage.default_variant);
     let family = default.map_or("", |default| default.family.as_str());
-    let timed = |row: &Row| vec![row.subject.name().to_string()];
-    let of_family = best::best_of(view, stage, family, place).map_or_else(
-        || {
-            let is_one = |variant: &&VariantMeta| {
-                let subject = stage.subject(&variant.name);
-                variant.takes(place.dtype) && is_green(view, &subject, view.backend())
-            };
-            let variants = stage.family(family).filter(is_one);
-            variants.map(|variant| variant.name.clone()).collect()
-        },
-        timed,
-    );
-    let of_all = best::best(view, stage, place, |_| true);
-    let of_another = of_all.filter(|row| {
-        let variant = stage.variant(row.subject.name());
-        variant.is_some_and(|variant| !variant.is_of(family))
-    });
-    let groups = [of_family].into_iter().chain(of_another.map(timed));
-    groups.filter(|group| !group.is_empty()).collect()
+    let mut groups = Vec::new();
+    match best::best_of(view, stage, family, place) {
+        Some(row) => groups.push(vec![row.subject.name().to_string()]),
+        None => groups.push(green_variants(view, stage, family, place)),
+    }
+    if let Some(row) = best::best(view, stage, place, |_| true) {
+        let name = row.subject.name();
+        let variant = stage.variant(name);
+        if variant.is_some_and(|variant| !variant.is_of(family)) {
+            groups.push(vec![name.to_string()]);
+        }
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
 }
 
-/// How long a sample of an arm is that takes `us` microseconds per launch.
-fn chunk_us(us: f64) -> f64 {
-    CHUNK_US.max(CHUNK_LAUNCHES * us)
+fn green_variants(
+    view: &View<'_>,
+    stage: &StageMeta,
+    family: &str,
+    place: &ProblemPlace,
+) -> Vec<String> {
+    stage
+        .family(family)
+        .filter(|variant| variant.takes(place.dtype))
+        .filter(|variant| is_green(view, &stage.subject(&variant.name), view.backend()))
+        .map(|variant| variant.name.clone())
+        .collect()
 }
 
-/// Microseconds per launch over about `us` microseconds of replays.
+/// Returns microseconds per launch over about `us` microseconds of replays.
 fn launch_us(arm: &mut cuda::Arm<'_>, plan: &Plan, us: f64) -> Result<f64, CudaError> {
-    let graph = arm.graph_launches(plan)? as u64;
-    let one = arm.device_time(graph, plan)?.as_secs_f64() * 1e6;
-    let launches = graph * (us / one.max(0.1)).ceil().max(1.0) as u64;
+    let graph_launches = arm.graph_launches(plan)? as u64;
+    let graph_us = arm.device_time(graph_launches, plan)?.as_secs_f64() * 1e6;
+    let replays = (us / graph_us.max(0.1)).ceil().max(1.0) as u64;
+    let launches = graph_launches * replays;
     Ok(arm.device_time(launches, plan)?.as_secs_f64() * 1e6 / launches as f64)
 }
 
-/// The bytes of an output in a file, which is removed: an output that is not written must not be the one before.
-pub fn take(path: &Path) -> Vec<u8> {
-    // What cannot be read has no elements, which the gates fail.
+/// Returns the bytes of an output in a file, and removes the file: an output that is not written
+/// must not be the one before.
+pub fn read_and_remove(path: &Path) -> Vec<u8> {
+    // A file that cannot be read has no elements, which the gates fail.
     let bytes = std::fs::read(path).unwrap_or_default();
     let _ = std::fs::remove_file(path);
     bytes

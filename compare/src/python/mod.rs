@@ -1,8 +1,10 @@
-//! A Python with PyTorch as a second process: its protocol, and problems timed in it and here, interleaved.
+//! A Python with PyTorch as a second process: its protocol, and problems timed in it and here,
+//! interleaved.
 
 pub mod bench;
 pub mod pair;
 pub mod session;
+mod turns;
 
 use crate::judge::list::joined;
 use crate::measure::machine;
@@ -11,7 +13,8 @@ use common::device::cuda::CudaDevice;
 use common::timing::Plan;
 use session::{Hello, Python};
 
-/// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
+/// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of
+/// launches.
 const SAMPLES: usize = 20;
 
 pub fn plan(samples: Option<usize>) -> Plan {

@@ -20,21 +20,22 @@ use std::time::{Duration, Instant};
 
 pub const SCRIPT: &str = include_str!("peers.py");
 
-/// How long Python may take for one answer. The first import of torch from a cold disk, and the first compilation of a
-/// kernel by FlashAttention-4, take most of a minute.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// The time that Python may take for one answer. The first import of torch from a cold disk, and
+/// the first compilation of a kernel by FlashAttention-4, take most of a minute.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A Python that ended is started anew, so that one bad backend does not end the measurement, but not for ever.
-const STARTS: usize = 3;
+/// The most starts of one Python. It is started anew where it ended, so that one bad backend does
+/// not end the measurement.
+const MAX_STARTS: usize = 3;
 
-/// How long Python may take to end what it has started.
-const LAST: Duration = Duration::from_secs(3);
+/// The time that Python may take to end what it has started.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often a wait for an answer looks whether it was interrupted.
+/// The interval at which a wait for an answer looks whether it was interrupted.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Lines of Python's standard error that are kept to say why it ended.
-const LAST_WORDS: usize = 5;
+/// The number of lines of Python's standard error that are kept, to report why it ended.
+const KEPT_STDERR_LINES: usize = 5;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SessionError {
@@ -70,7 +71,7 @@ pub struct Hello {
     pub software: BTreeMap<String, String>,
     /// The GPU's name, if torch sees one.
     pub gpu: Option<String>,
-    /// Its UUID, or that it is unknown.
+    /// The GPU's UUID, or `unknown`.
     pub uuid: String,
     pub peers: Vec<Peer>,
     /// Rows of peers that cannot be called, which say why.
@@ -95,7 +96,7 @@ pub struct Peer {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Finished {
-    /// Host time of one of several calls back to back.
+    /// The host's time of one of several calls back to back.
     pub host_us: Vec<f64>,
     /// The scale of outputs that were held in E4M3.
     pub e4m3_scale: Option<f32>,
@@ -117,7 +118,7 @@ pub struct Callable {
     pub name: String,
     pub file: PathBuf,
     pub function: String,
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// A Python that is started when it is needed.
@@ -146,26 +147,30 @@ impl Python {
         if self.process.is_some() {
             return Ok(&self.hello);
         }
-        if self.starts == STARTS {
+        if self.starts == MAX_STARTS {
             return Err(SessionError::Refused(format!(
-                "Python ended {STARTS} times and is not started again"
+                "Python ended {MAX_STARTS} times and is not started again"
             )));
         }
         self.starts += 1;
         let mut process = Process::start(&self.program, SCRIPT)?;
         self.hello = match &self.candidate {
             None => process.ask("hello", json!({}))?,
-            Some(of) => {
-                // Importing torch does not count against the candidate's patience, and fails for other reasons than its file.
+            Some(callable) => {
+                // Importing torch does not count against the candidate's time, and fails for other
+                // reasons than its file.
                 process.ask::<IgnoredAny>("begin", json!({}))?;
-                process.patience = of.patience;
-                let arguments =
-                    json!({ "peer": of.name, "file": of.file, "function": of.function });
-                let loaded = process.ask("load", arguments);
-                loaded.map_err(|error| match error {
-                    SessionError::Interrupted => error,
-                    error => SessionError::Load(error.to_string()),
-                })?
+                process.timeout = callable.timeout;
+                let arguments = json!({
+                    "peer": callable.name,
+                    "file": callable.file,
+                    "function": callable.function,
+                });
+                match process.ask("load", arguments) {
+                    Ok(hello) => hello,
+                    Err(SessionError::Interrupted) => return Err(SessionError::Interrupted),
+                    Err(error) => return Err(SessionError::Load(error.to_string())),
+                }
             }
         };
         self.process = Some(process);
@@ -188,8 +193,9 @@ impl Python {
         arguments: Value,
         meanwhile: impl FnOnce(),
     ) -> Result<T, SessionError> {
-        let ended = || SessionError::Refused("Python has ended".to_string());
-        let process = self.process.as_mut().ok_or_else(ended)?;
+        let Some(process) = &mut self.process else {
+            return Err(SessionError::Refused("Python has ended".to_string()));
+        };
         let answer = process.ask_meanwhile(command, arguments, meanwhile);
         if answer.as_ref().is_err_and(SessionError::is_fatal) {
             self.process = None;
@@ -200,12 +206,12 @@ impl Python {
 
 /// A running Python. Dropping it kills the process and everything that it started.
 pub struct Process {
-    /// `None` once it was waited for: its number may be another's by then.
+    /// The process; none once it was waited for: its number may be another's by then.
     child: Option<Child>,
     stdin: Option<ChildStdin>,
     answers: Receiver<String>,
     words: Arc<Mutex<VecDeque<String>>>,
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Process {
@@ -216,7 +222,8 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A group of its own: Ctrl-C reaches this process alone. Python ends, with all that it has started, when its input does.
+            // A group of its own: Ctrl-C reaches this process alone. Python ends, with all that it
+            // has started, when its input does.
             .process_group(0)
             .spawn();
         let mut child = started.map_err(|error| {
@@ -231,26 +238,26 @@ impl Process {
         let words: Arc<Mutex<VecDeque<String>>> = Arc::default();
         if let Some(stderr) = child.stderr.take() {
             let words = Arc::clone(&words);
-            let keep_last = move |line: String| {
-                if let Ok(mut words) = words.lock() {
-                    if words.len() == LAST_WORDS {
-                        words.pop_front();
+            reader(move || {
+                for line in lines(stderr) {
+                    let Ok(mut kept) = words.lock() else { return };
+                    if kept.len() == KEPT_STDERR_LINES {
+                        kept.pop_front();
                     }
-                    words.push_back(line.trim().to_string());
+                    kept.push_back(line.trim().to_string());
                 }
-            };
-            reader(move || lines(stderr).for_each(keep_last))?;
+            })?;
         }
         Ok(Self {
             stdin: child.stdin.take(),
             child: Some(child),
             answers,
             words,
-            patience: PATIENCE,
+            timeout: ANSWER_TIMEOUT,
         })
     }
 
-    /// `arguments` is an object.
+    /// Asks for an answer; `arguments` is an object.
     pub fn ask<T: DeserializeOwned>(
         &mut self,
         command: &str,
@@ -270,11 +277,7 @@ impl Process {
             Some(peer) => format!("{command} {peer}"),
             None => command.to_string(),
         };
-        let sent = self
-            .stdin
-            .as_mut()
-            .map(|stdin| writeln!(stdin, "{arguments}").and_then(|()| stdin.flush()));
-        if !matches!(sent, Some(Ok(()))) {
+        if !self.send(&arguments) {
             return Err(self.died(&doing));
         }
         meanwhile();
@@ -292,20 +295,28 @@ impl Process {
         }
     }
 
-    /// Waits for a line, as long as there is patience and nobody interrupts.
+    /// Writes a line to Python's standard input; returns whether it was taken.
+    fn send(&mut self, line: &Value) -> bool {
+        let Some(stdin) = &mut self.stdin else {
+            return false;
+        };
+        writeln!(stdin, "{line}").is_ok() && stdin.flush().is_ok()
+    }
+
+    /// Waits for a line until the timeout, or until somebody interrupts.
     fn answer(&mut self, doing: &str) -> Result<String, SessionError> {
         let asked = Instant::now();
         loop {
-            match self.answers.recv_timeout(POLL.min(self.patience)) {
+            match self.answers.recv_timeout(POLL.min(self.timeout)) {
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.died(doing)),
                 Err(RecvTimeoutError::Timeout) if is_interrupted() => {
                     return Err(SessionError::Interrupted);
                 }
-                Err(RecvTimeoutError::Timeout) if asked.elapsed() >= self.patience => {
+                Err(RecvTimeoutError::Timeout) if asked.elapsed() >= self.timeout => {
                     return Err(SessionError::Ended(format!(
                         "Python did not answer `{doing}` within {} s and was killed",
-                        self.patience.as_secs_f64()
+                        self.timeout.as_secs_f64()
                     )));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -316,18 +327,21 @@ impl Process {
     fn end(&mut self) {
         self.stdin = None;
         if let Some(mut child) = self.child.take() {
-            while self.answers.recv_timeout(LAST).is_ok() {}
+            while self.answers.recv_timeout(EXIT_TIMEOUT).is_ok() {}
             let _ = process::kill_group(&mut child);
         }
     }
 
-    /// Python's output has ended, or it takes no more input.
+    /// Ends a Python whose output has ended, or that takes no more input, and reports its last
+    /// words.
     fn died(&mut self, doing: &str) -> SessionError {
         // It has at most a traceback left to print.
         self.end();
         thread::sleep(Duration::from_millis(50));
-        let words = self.words.lock();
-        let words = words.map_or(String::new(), |words| joined(words.iter(), " / "));
+        let words = match self.words.lock() {
+            Ok(lines) => joined(lines.iter(), " / "),
+            Err(_) => String::new(),
+        };
         let colon = if words.is_empty() { "" } else { ": " };
         SessionError::Ended(format!("Python ended during `{doing}`{colon}{words}"))
     }
@@ -342,13 +356,12 @@ impl Drop for Process {
 fn reader<T: Send + 'static>(
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(), SessionError> {
-    let started = thread::Builder::new().spawn(read);
-    let refused = |error| {
-        SessionError::Ended(format!(
+    match thread::Builder::new().spawn(read) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(SessionError::Ended(format!(
             "no thread to read Python's output: {error}; raise `ulimit -u`"
-        ))
-    };
-    started.map(drop).map_err(refused)
+        ))),
+    }
 }
 
 fn lines(stream: impl Read) -> impl Iterator<Item = String> {
