@@ -53,7 +53,7 @@ pub enum Command {
     Sources,
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]
-    Launch(crate::instrument::child::LaunchArgs),
+    Launch(crate::launch::LaunchArgs),
 }
 
 #[cfg(test)]
@@ -118,20 +118,20 @@ mod tests {
                 "'-1' for '--seeds <SEED,..>': give a whole number, 0 or more",
             ),
             (
-                "--regret -1",
-                "'-1' for '--regret <N>': give a whole number, 1 or more",
+                "--random-problems -1",
+                "'-1' for '--random-problems <N>': give a whole number, 1 or more",
             ),
             (
                 "peers --iters 0",
                 "'0' for '--iters <N>': give a whole number, 1 or more",
             ),
             (
-                "sanitize --limit 0",
-                "'0' for '--limit <SECONDS>': give a whole number, 1 or more",
+                "sanitize --timeout 0",
+                "'0' for '--timeout <SECONDS>': give a whole number, 1 or more",
             ),
             (
-                "candidate a:b --patience -1",
-                "'-1' for '--patience <SECONDS>': give a whole number, 1 or more",
+                "candidate a:b --timeout -1",
+                "'-1' for '--timeout <SECONDS>': give a whole number, 1 or more",
             ),
         ] {
             let words = ["compare"].into_iter().chain(arguments.split(' '));
@@ -141,6 +141,28 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    /// They were called so until 2026-11-28.
+    #[test]
+    fn flags_are_taken_by_their_former_names() {
+        let request = |words: &str| Cli::parse_from(words.split(' ')).run.request;
+        let random = request("compare --regret 3 --regret-seed 7");
+        assert_eq!((random.random_problems, random.random_seed), (Some(3), 7));
+        let Some(Command::Candidate(candidate)) =
+            Cli::parse_from("compare candidate a:b --patience 9".split(' ')).command
+        else {
+            panic!("a candidate")
+        };
+        assert_eq!(candidate.timeout, 9);
+        let Some(Command::Sanitize(sanitize)) =
+            Cli::parse_from("compare sanitize --limit 8".split(' ')).command
+        else {
+            panic!("sanitize")
+        };
+        assert_eq!(sanitize.timeout, 8);
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("--random-problems") && !help.contains("--regret"));
     }
 
     #[test]

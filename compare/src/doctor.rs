@@ -4,7 +4,7 @@
 mod gpus;
 
 use crate::answer::Answer;
-use crate::instrument::find::{COMPUTE_SANITIZER, NCU, NVCC, Places, first_line};
+use crate::instrument::find::{COMPUTE_SANITIZER, NCU, NVCC, ToolLocation, first_line};
 use crate::judge::verdict::Exit;
 use crate::measure::{builds, limits, machine};
 use crate::python;
@@ -107,7 +107,7 @@ impl Machine {
 
 fn look(args: &DoctorArgs) -> anyhow::Result<Machine> {
     let mut stages = stages::load()?;
-    let version = |places: &Places| places.find().map(|tool| tool.version);
+    let version = |places: &ToolLocation| places.find().map(|tool| tool.version);
     let limits = limits::check_runs().map(|()| "enough for a run".to_string());
     let code = match builds::device_compiler(&stages[0].report.gpu) {
         DeviceCompiler::Built { nvcc, archs, .. } => {

@@ -21,7 +21,9 @@ mod git_tests;
 mod instrument;
 mod interrupt;
 mod judge;
+mod launch;
 mod measure;
+mod open_run;
 mod pages;
 mod peers;
 mod profile;
@@ -101,7 +103,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Explain(args) => explain::explain(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Sources => sources::sources(),
-        Command::Launch(args) => instrument::child::launch(&args),
+        Command::Launch(args) => launch::launch(&args),
     }
 }
 

@@ -1,33 +1,35 @@
-//! `compare profile`: one launch per variant under ncu, and how its figures compare with what the stages predict.
+//! `compare profile`: one launch per variant under ncu, and how its figures compare with what the
+//! stages predict.
 
 mod csv;
 
 use crate::answer::{Answer, NoData};
-use crate::instrument::child::{self, Launches, Made};
+use crate::instrument::child::{self, Launches, ToolFiles, ToolRun};
 use crate::instrument::find::{NCU, Tool};
 use crate::instrument::process::{self, Ended};
-use crate::instrument::{Completing, Target};
 use crate::judge::View;
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
 use crate::measure::select::{Chosen, Problems, subjects};
+use crate::open_run::{OpenRun, Target};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::table::ncu::{self, Chips};
 use crate::table::session::by_id;
-use crate::table::{Claim, Kind, Row, Source, StageMeta, Subject};
+use crate::table::{Place, ProblemPlace, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
-use std::path::Path;
+use common::resources::KernelFacts;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-Each green variant is launched once under ncu, with its output checked as in a run. The figures are shown next to the emulator's counters and
-the stages' predictions (gate E1), and become rows of the run. ncu's own report, with what the flags after -- add to it, stays in
-target/profile.
+Each green variant is launched once under ncu, with its output checked as in a run. The figures are
+shown next to the emulator's counters and the stages' predictions (gate E1), and become rows of the
+run. ncu's own report, with what the flags after -- add to it, stays in target/profile.
 
 Examples:
   compare profile                               complete the newest run under target/compare
@@ -53,17 +55,19 @@ pub struct ProfileArgs {
     pub ncu_flags: Vec<String>,
 }
 
-/// ncu's own file, for its user interface.
+/// The name of ncu's own file, for its user interface.
 const REPORT: &str = "profile.ncu-rep";
 
-/// Replaying one launch for all metrics takes about a second; a profile that takes longer than this each has hung.
+/// The seconds that a launch may take. Replaying one for all metrics takes about a second; a
+/// profile that takes longer than this each has hung.
 const SECONDS_PER_LAUNCH: u64 = 30;
 
 const WATCHDOG_SECONDS: u64 = 120;
 
-/// Where a launch fails under ncu, or its output a gate, nothing is written.
+/// Profiles each green variant. Where a launch fails under ncu, or its output a gate, nothing is
+/// written.
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
-    let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
+    let (mut run, ladder) = OpenRun::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds()?;
     let selected = args.chosen.of(&builds)?;
     let gpu = ladder.gpu_to("profile on")?;
@@ -79,164 +83,181 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             joined(red, ", ")
         )));
     }
-    let ncu = NCU.find().map_err(NoData)?;
-    let work = run.work("profile")?;
+    let profiler = Profiler {
+        ncu: NCU.find().map_err(NoData)?,
+        work: run.work("profile")?,
+        flags: &args.ncu_flags,
+    };
     let launches = Launches {
         variants,
         problems: args.problems.or(&["mission"], &dtypes, &[Mask::Full]),
         device: run.run.session.device,
         watchdog: WATCHDOG_SECONDS,
     };
-    let (made, names) = with_known(ncu::names(chips), |names| {
-        measure(&ncu, &launches, names, &args.ncu_flags, &work)
-    })?;
-    if let Some(red) = made.red() {
-        let text = format!("FAIL: not green under ncu, so its figures mean nothing: {red}");
+    let profiled = without_unknown(ncu::names(chips), |names| profiler.run(&launches, names))?;
+    if let Some(failure) = profiled.run.first_failure() {
+        let text = format!("FAIL: not green under ncu, so its figures mean nothing: {failure}");
         return Ok(Answer::new(Exit::Fail, text));
     }
-    let planned = launches.variants.len() * launches.problems.len();
-    if !made.ended.is_success() || made.rows.len() < planned {
-        let reason = match made.ended {
-            Ended::TimedOut => made.ended.describe(limit(planned).as_secs()),
-            Ended::Exited(_) => csv::reason(&made.printed),
-        };
-        let count = made.rows.len();
-        bail!(NoData(format!(
-            "{reason}, with {count} of {planned} launches; its log is {}",
-            made.log.display()
-        )));
-    }
-    let measured = figures(&ncu, &work, &names, limit(planned))?;
-    let profiled = profiled(&builds, chips, &made.rows, &measured).map_err(NoData)?;
-    run.set_tools(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
-    run.append(profiled)?;
-    let is_judged = |claim: &Claim| claim.metric.spec().is_judged_by_ncu;
-    let (text, refuted, _) = run.conclude(Section::Profile, is_judged)?;
-    let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
-    let exit = Exit::of(!refuted.is_empty(), false);
-    let unknown = unknown(chips, &measured);
-    Ok(Answer::new(exit, text).noting([unknown, refuted].concat()))
+    check_complete(&profiled.run, &launches)?;
+    let measured = profiler.read(&profiled.names, timeout(&launches))?;
+    let rows = rows_of(&builds, chips, &profiled.run.rows, &measured).map_err(NoData)?;
+    run.set_tools(Source::Ncu, vec![format!("ncu {}", profiler.ncu.version)]);
+    run.append(rows)?;
+    let concluded = run.conclude(Section::Profile, |claim| {
+        claim.metric.spec().is_judged_by_ncu
+    })?;
+    let report = profiler.work.join(REPORT);
+    let text = format!("{}\nfor ncu-ui: {}", concluded.text, report.display());
+    let exit = Exit::of(!concluded.broken.is_empty(), false);
+    let notes = [absent_metrics(chips, &measured), concluded.broken].concat();
+    Ok(Answer::new(exit, text).noting(notes))
 }
 
-/// Repeats `attempt` without the metrics that ncu says it does not know on this GPU, until it knows
-/// all that are left. Returns the last attempt, and what was asked for in it.
-fn with_known(
+/// Refuses a profile that did not end well, or with fewer launches than planned.
+fn check_complete(run: &ToolRun, launches: &Launches) -> anyhow::Result<()> {
+    let planned = count(launches);
+    if run.ended.is_success() && run.rows.len() >= planned {
+        return Ok(());
+    }
+    let reason = match run.ended {
+        Ended::TimedOut => run.ended.describe(timeout(launches).as_secs()),
+        Ended::Exited(_) => csv::reason(&run.printed),
+    };
+    bail!(NoData(format!(
+        "{reason}, with {} of {planned} launches; its log is {}",
+        run.rows.len(),
+        run.log.display()
+    )))
+}
+
+fn count(launches: &Launches) -> usize {
+    launches.variants.len() * launches.problems.len()
+}
+
+/// Returns the time that a profile may take.
+fn timeout(launches: &Launches) -> Duration {
+    Duration::from_secs(SECONDS_PER_LAUNCH * (count(launches) as u64 + 2))
+}
+
+/// A profile, and the metrics that were asked for in it.
+struct Profiled {
+    run: ToolRun,
+    names: Vec<&'static str>,
+}
+
+/// Repeats `attempt` without the metrics that ncu reports as unknown on this GPU, until it knows
+/// all that are left. Returns the last attempt.
+fn without_unknown(
     mut names: Vec<&'static str>,
-    mut attempt: impl FnMut(&[&str]) -> anyhow::Result<Made>,
-) -> anyhow::Result<(Made, Vec<&'static str>)> {
+    mut attempt: impl FnMut(&[&str]) -> anyhow::Result<ToolRun>,
+) -> anyhow::Result<Profiled> {
     loop {
-        let made = attempt(&names)?;
-        let unknown = csv::unknown(&made.printed, &names);
+        let run = attempt(&names)?;
+        let unknown = csv::unknown(&run.printed, &names);
         if unknown.is_empty() || unknown.len() == names.len() {
-            return Ok((made, names));
+            return Ok(Profiled { run, names });
         }
         names.retain(|name| !unknown.contains(name));
     }
 }
 
-/// Names each metric that ncu gave of no launch, with the figures that are absent for it.
-fn unknown(chips: Chips, measured: &[csv::Launch]) -> Vec<String> {
-    let is_absent = |name: &&str| {
-        measured
+/// Names each metric that ncu has of no launch, with the figures that are absent for it.
+fn absent_metrics(chips: Chips, measured: &[csv::Launch]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for name in ncu::names(chips) {
+        if measured
             .iter()
-            .all(|launch| !launch.values.contains_key(*name))
-    };
-    let names = ncu::names(chips).into_iter().filter(is_absent);
-    let line = |name| {
-        let figures = ncu::formulas(chips).filter(|formula| formula.needs(name));
-        let figures = joined(figures.map(|formula| formula.metric.name()), ", ");
-        format!("ncu has no {name} on this GPU; absent for it: {figures}")
-    };
-    names.map(line).collect()
+            .any(|launch| launch.values.contains_key(name))
+        {
+            continue;
+        }
+        let figures = ncu::formulas(chips)
+            .filter(|formula| formula.needs(name))
+            .map(|formula| formula.metric.name());
+        let figures = joined(figures, ", ");
+        lines.push(format!(
+            "ncu has no {name} on this GPU; absent for it: {figures}"
+        ));
+    }
+    lines
 }
 
-fn measure(
-    tool: &Tool,
-    launches: &Launches,
-    names: &[&str],
-    flags: &[String],
-    work: &Path,
-) -> anyhow::Result<Made> {
-    let variants = &launches.variants;
-    let planned = variants.len() * launches.problems.len();
-    let mut command = Command::new(&tool.path);
-    command.args([
-        "--clock-control",
-        "none",
-        "--cache-control",
-        "all",
-        "--force-overwrite",
-        "--export",
-    ]);
-    command
-        .arg(work.join(REPORT))
-        .args(["--metrics", &names.join(",")])
-        .args(flags);
-    let mut bars = Progress::default();
-    launches.make(command, (work, "ncu"), limit(planned), |ended| {
-        let finished = ended.min(planned - 1);
-        let variant = &variants[finished % variants.len()];
-        bars.step("profile", variant.as_str(), finished, planned);
-    })
+/// ncu as it is called here.
+struct Profiler<'a> {
+    ncu: Tool,
+    /// The folder of its files.
+    work: PathBuf,
+    flags: &'a [String],
 }
 
-fn limit(launches: usize) -> Duration {
-    Duration::from_secs(SECONDS_PER_LAUNCH * (launches as u64 + 2))
+impl Profiler<'_> {
+    /// Makes the launches under ncu.
+    fn run(&self, launches: &Launches, names: &[&str]) -> anyhow::Result<ToolRun> {
+        let mut command = Command::new(&self.ncu.path);
+        command
+            .args(["--clock-control", "none", "--cache-control", "all"])
+            .args(["--force-overwrite", "--export"])
+            .arg(self.work.join(REPORT))
+            .args(["--metrics", &names.join(",")])
+            .args(self.flags);
+        let files = ToolFiles {
+            folder: &self.work,
+            label: "ncu",
+        };
+        let (variants, planned) = (&launches.variants, count(launches));
+        let mut bars = Progress::default();
+        launches.run_under(command, files, timeout(launches), |ended| {
+            let finished = ended.min(planned - 1);
+            let variant = &variants[finished % variants.len()];
+            bars.step("profile", variant.as_str(), finished, planned);
+        })
+    }
+
+    /// Reads the metrics of every launch from ncu's report, by way of a table that stays in the
+    /// folder.
+    fn read(&self, names: &[&str], timeout: Duration) -> anyhow::Result<Vec<csv::Launch>> {
+        let table = self.work.join("raw.csv");
+        let mut import = Command::new(&self.ncu.path);
+        import.arg("--import").arg(self.work.join(REPORT)).args([
+            "--csv",
+            "--page",
+            "raw",
+            "--print-units",
+            "base",
+        ]);
+        process::run(import, &table, timeout, || ())?;
+        let text = std::fs::read_to_string(&table)?;
+        let launches = csv::parse(&text, names)
+            .map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?;
+        Ok(launches)
+    }
 }
 
-/// Reads the metrics of every launch from ncu's report, by way of a table that stays in `work`.
-fn figures(
-    tool: &Tool,
-    work: &Path,
-    names: &[&str],
-    limit: Duration,
-) -> anyhow::Result<Vec<csv::Launch>> {
-    let table = work.join("raw.csv");
-    let mut import = Command::new(&tool.path);
-    import.arg("--import").arg(work.join(REPORT)).args([
-        "--csv",
-        "--page",
-        "raw",
-        "--print-units",
-        "base",
-    ]);
-    process::run(import, &table, limit, || ())?;
-    let launches = csv::parse(&std::fs::read_to_string(&table)?, names);
-    Ok(launches.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
-}
-
-/// Rows of the launches with what ncu `measured`, which must be of the kernels that were launched, in their order.
-fn profiled(
+/// Makes rows of the launches with what ncu `measured`, which must be of the kernels that were
+/// launched, in their order.
+fn rows_of(
     ladder: &[StageMeta],
     chips: Chips,
     launched: &[Row],
     measured: &[csv::Launch],
 ) -> Result<Vec<Row>, String> {
-    let launched: Vec<&Row> = launched.iter().filter(child::is_supported).collect();
-    let (seen, made) = (measured.len(), launched.len());
-    if seen != made {
-        return Err(format!("ncu has {seen} launches, the program made {made}"));
+    let supported: Vec<&Row> = launched.iter().filter(child::is_supported).collect();
+    if measured.len() != supported.len() {
+        return Err(format!(
+            "ncu has {} launches, the program made {}",
+            measured.len(),
+            supported.len()
+        ));
     }
     let mut rows = Vec::new();
-    for (launch, measured) in launched.into_iter().zip(measured) {
-        let instance = || {
-            let Kind::Case(_, case) = &launch.kind else {
-                return None;
-            };
-            let stage = by_id(ladder, launch.subject.stage())?;
-            let variant = stage.variant(launch.subject.name())?;
-            let problem = &case.problem;
-            let instance = variant.instance(problem.dtype, problem.extents()?.head_dim)?;
-            Some((problem, &instance.facts))
-        };
-        let unknown = || {
-            format!(
+    for (launch, measured) in supported.into_iter().zip(measured) {
+        let Some((place, facts)) = instance(ladder, launch) else {
+            return Err(format!(
                 "there is no instance for {} {}",
-                launch.subject,
-                launch.place()
-            )
+                launch.subject, launch.place
+            ));
         };
-        let (problem, facts) = instance().ok_or_else(unknown)?;
         if measured.kernel != facts.symbol {
             return Err(format!(
                 "ncu has a launch of {}, where the program launched {}",
@@ -249,12 +270,27 @@ fn profiled(
             chips,
             &measured.values,
         );
-        rows.push(match facts.boxes {
-            Some(_) => ncu::without_unseen(row),
-            None => row,
+        rows.push(if facts.boxes.is_some() {
+            ncu::without_unseen(row)
+        } else {
+            row
         });
     }
     Ok(rows)
+}
+
+/// Returns the problem of a launch, and the kernel that was launched.
+fn instance<'a>(
+    ladder: &'a [StageMeta],
+    launch: &'a Row,
+) -> Option<(&'a ProblemPlace, &'a KernelFacts)> {
+    let Place::Case(place, _) = &launch.place else {
+        return None;
+    };
+    let stage = by_id(ladder, launch.subject.stage())?;
+    let variant = stage.variant(launch.subject.name())?;
+    let instance = variant.instance(place.dtype, place.extents()?.head_dim)?;
+    Some((place, &instance.facts))
 }
 
 #[cfg(test)]
@@ -276,7 +312,7 @@ mod tests {
         let launched: Vec<Row> = [SCALAR, CPASYNC]
             .map(|subject| case(subject, BackendKind::Cuda, None))
             .into();
-        let join = |lines: Vec<csv::Launch>| profiled(&ladder, Chips::Hopper, &launched, &lines);
+        let join = |lines: Vec<csv::Launch>| rows_of(&ladder, Chips::Hopper, &launched, &lines);
         let good = join(vec![
             row("scalar_32x64_f16_d64"),
             row("cpasync_32x64_f16_d64"),
@@ -302,10 +338,10 @@ mod tests {
         );
     }
 
-    fn made(printed: &str) -> Made {
-        Made {
+    fn printed(text: &str) -> ToolRun {
+        ToolRun {
             ended: Ended::TimedOut,
-            printed: printed.into(),
+            printed: text.into(),
             log: "log".into(),
             rows: vec![],
         }
@@ -314,26 +350,26 @@ mod tests {
     /// As an ncu for a newer chip does, which stops at the first name that it does not know.
     #[test]
     fn a_profile_goes_on_without_the_metrics_that_ncu_does_not_know() {
-        let view = ["gpu__time_duration.sum", "dram__bytes.sum"];
-        let asked = vec![view[0], "sm__old_name.sum", view[1], "sm__older_name.sum"];
+        let known = ["gpu__time_duration.sum", "dram__bytes.sum"];
+        let asked = vec![known[0], "sm__old_name.sum", known[1], "sm__older_name.sum"];
         let mut tries = 0;
-        let (last, names) = with_known(asked, |names| {
+        let last = without_unknown(asked, |names| {
             tries += 1;
-            let unknown = names.iter().find(|name| !view.contains(name));
-            Ok(made(&unknown.map_or("fine".into(), |name| {
+            let unknown = names.iter().find(|name| !known.contains(name));
+            Ok(printed(&unknown.map_or("fine".into(), |name| {
                 format!("==ERROR== Failed to find metric {name}\n")
             })))
         })
         .unwrap();
-        assert_eq!((last.printed.as_str(), tries), ("fine", 3));
-        assert_eq!(names, view);
+        assert_eq!((last.run.printed.as_str(), tries), ("fine", 3));
+        assert_eq!(last.names, known);
     }
 
     #[test]
     fn an_ncu_that_knows_no_metric_at_all_is_not_asked_for_ever() {
         let error = "==ERROR== Failed to find metric dram__bytes.sum\n";
-        let (last, names) = with_known(vec!["dram__bytes.sum"], |_| Ok(made(error))).unwrap();
-        assert_eq!((last.printed.as_str(), names.len()), (error, 1));
+        let last = without_unknown(vec!["dram__bytes.sum"], |_| Ok(printed(error))).unwrap();
+        assert_eq!((last.run.printed.as_str(), last.names.len()), (error, 1));
     }
 
     #[test]
@@ -346,6 +382,6 @@ mod tests {
             values: has.map(|name| (name.to_string(), 1.0)).collect(),
         };
         let line = format!("ncu has no {absent} on this GPU; absent for it: sectors_per_read");
-        assert_eq!(unknown(Chips::Ada, &[launch]), [line]);
+        assert_eq!(absent_metrics(Chips::Ada, &[launch]), [line]);
     }
 }

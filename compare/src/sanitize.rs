@@ -1,14 +1,15 @@
-//! `compare sanitize`: gate C7. Each variant under each of compute-sanitizer's tools, in a process of its own.
+//! `compare sanitize`: gate C7. Each variant runs under each of compute-sanitizer's tools, in a
+//! process of its own.
 
 pub mod log;
 
 use crate::answer::{Answer, NoData};
-use crate::instrument::child::{self, Launches};
+use crate::instrument::child::{self, Launches, ToolFiles};
 use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
-use crate::instrument::{Completing, Target};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::select::{Chosen, Problems, at_least_one, subjects};
+use crate::open_run::{OpenRun, Target};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::table::measured::ToolFindings;
@@ -17,31 +18,33 @@ use anyhow::bail;
 use clap::Args;
 use common::problem::{Dtype, Mask};
 use common::verdict::{GateId, Verdict};
-use log::Log;
+use log::{Log, Process};
 use rayon::prelude::*;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one process per variant and
-tool, on small ragged problems. Verdicts on variants that --stages or --variants leave out stay in the run. The tools' logs stay in
-target/sanitize. `compare accept` refuses a full run on a GPU that lacks C7 of any variant.
+Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one
+process per variant and tool, on small ragged problems. Verdicts on variants that --stages or
+--variants leave out stay in the run. The tools' logs stay in target/sanitize. `compare accept`
+refuses a full run on a GPU that lacks C7 of any variant.
 
-What a clean result does not prove: memcheck checks the bounds of allocations, and tensors lie between guard bands, which are C6's and
-H1's; racecheck checks only shared memory and the schedule that ran, and knows no order by mbarriers (H1 judges all schedules);
-initcheck finds bytes that were never written, not stale ones, and before version 2025.4 only in global memory; synccheck finds
+What a clean result does not prove: memcheck checks the bounds of allocations, and tensors lie
+between guard bands, which are C6's and H1's; racecheck checks only shared memory and the schedule
+that ran, and knows no order by mbarriers (H1 judges all schedules); initcheck finds bytes that were
+never written, not stale ones, and before version 2025.4 only in global memory; synccheck finds
 barriers that part of a warp or block does not reach, not missing ones.
 
 Examples:
   compare sanitize                              complete the newest run under target/compare
-  compare sanitize --stages stage4-warpspec --limit 600
+  compare sanitize --stages stage4-warpspec --timeout 600
 
 Exit codes:
   0  clean
   1  a finding, or a launch that fails or hangs
   2  wrong usage, or a run of other kernels or another GPU
-  3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that exceeded --limit";
+  3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that exceeded --timeout";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -51,65 +54,88 @@ pub struct SanitizeArgs {
     #[command(flatten)]
     pub chosen: Chosen,
     /// Time limit of one process; racecheck is slow
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, allow_negative_numbers = true, value_parser = at_least_one::<u64>)]
-    pub limit: u64,
+    // The alias is the flag's name until 2026-11-28; it goes with the next release.
+    #[arg(
+        long,
+        alias = "limit",
+        value_name = "SECONDS",
+        default_value_t = 120,
+        allow_negative_numbers = true,
+        value_parser = at_least_one::<u64>
+    )]
+    pub timeout: u64,
+}
+
+/// One of compute-sanitizer's tools.
+#[derive(Clone, Copy)]
+struct SanitizerTool {
+    name: &'static str,
+    options: &'static [&'static str],
 }
 
 /// The tools and their options; warnings of racecheck count.
-const TOOLS: [(&str, &[&str]); 4] = [
-    ("memcheck", &[]),
-    ("racecheck", &["--racecheck-report", "all"]),
-    ("initcheck", &["--initcheck-address-space", "all"]),
-    ("synccheck", &[]),
+const TOOLS: [SanitizerTool; 4] = [
+    SanitizerTool {
+        name: "memcheck",
+        options: &[],
+    },
+    SanitizerTool {
+        name: "racecheck",
+        options: &["--racecheck-report", "all"],
+    },
+    SanitizerTool {
+        name: "initcheck",
+        options: &["--initcheck-address-space", "all"],
+    },
+    SanitizerTool {
+        name: "synccheck",
+        options: &[],
+    },
 ];
 
 /// The first version whose initcheck looks at shared memory.
 const SHARED_INITCHECK: &[u32] = &[2025, 4];
 
 /// The tool's exit code after a finding.
-const FOUND: &str = "9";
+const FINDING_EXIT_CODE: &str = "9";
 
-/// Ragged, grouped heads, more than one tile of keys; and a single tile at head_dim 128. Few launches: racecheck slows a
-/// kernel down a thousandfold.
+/// The problems: ragged ones with grouped heads and more than one tile of keys, and a single tile
+/// at head_dim 128. They are few: racecheck slows a kernel down a thousandfold.
 const SHAPES: [&str; 2] = ["1x2:1x33:65x64", "1x1x17x128"];
 
-/// A launch that takes longer under a tool hangs: on these problems one takes microseconds without.
+/// The time after which a launch hangs under a tool: on these problems one takes microseconds
+/// without.
 const WATCHDOG_SECONDS: u64 = 60;
 
-/// What no tool reaches a verdict on overwrites nothing.
+/// Runs every variant under every tool. What no tool reaches a verdict on overwrites nothing.
 pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
-    let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
+    let (mut run, ladder) = OpenRun::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds()?;
     let selected = args.chosen.of(&builds)?;
     let subjects = Vec::from_iter(subjects(&selected));
     ladder.gpu_to("launch on")?;
-    let tool = COMPUTE_SANITIZER.find().map_err(NoData)?;
-    let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);
-    let work = run.work("sanitize")?;
-    let knows_shared = *numbers(&tool.version) >= *SHARED_INITCHECK;
-    let version = format!("compute-sanitizer {}", tool.version);
+    let program = COMPUTE_SANITIZER.find().map_err(NoData)?;
+    let sanitizer = Sanitizer {
+        work: run.work("sanitize")?,
+        knows_shared: *numbers(&program.version) >= *SHARED_INITCHECK,
+        program,
+        timeout: args.timeout,
+    };
+    let version = format!("compute-sanitizer {}", sanitizer.program.version);
     run.set_tools(Source::ComputeSanitizer, vec![version]);
     let mut bars = Progress::default();
-    let (mut failed, mut inconclusive, mut is_any_decided) = (Vec::new(), Vec::new(), false);
+    let mut failed = Vec::new();
+    let mut inconclusive = Vec::new();
+    let mut is_any_decided = false;
     for (index, subject) in subjects.iter().enumerate() {
         bars.step("sanitize", subject.as_str(), index, subjects.len());
         let launches = Launches {
             variants: vec![subject.clone()],
-            problems: problems.clone(),
+            problems: Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]),
             device: run.run.session.device,
             watchdog: WATCHDOG_SECONDS,
         };
-        let conditions = |(name, options): (&'static str, &'static [&'static str])| {
-            let options = if name == "initcheck" && !knows_shared {
-                &[]
-            } else {
-                options
-            };
-            check(&launches, &tool, (name, options), &work, args.limit)
-        };
-        let checks = TOOLS.into_par_iter();
-        let checks = checks.filter_map(|tool| conditions(tool).transpose());
-        let checks: Vec<ToolFindings> = checks.collect::<anyhow::Result<_>>()?;
+        let checks = sanitizer.check_all(&launches)?;
         if checks.is_empty() {
             continue; // it supports none of the problems, as on a device with too little memory
         }
@@ -121,7 +147,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             Verdict::NoData => inconclusive.push(line),
             _ => {}
         }
-        // One by one: an interrupt loses one.
+        // Each row is written at once: an interrupt loses one.
         if judged.verdict != Verdict::NoData || judged.passed != Some(0) {
             is_any_decided = true;
             run.append([row])?;
@@ -131,41 +157,72 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         let first = inconclusive.into_iter().next();
         bail!(NoData(first.unwrap_or("no variant was selected".into())));
     }
-    let (text, ..) = run.conclude(Section::Sanitizer, |_| false)?;
-    let text = format!("{text}\nlogs: {}", work.display());
+    let concluded = run.conclude(Section::Sanitizer, |_| false)?;
+    let text = format!("{}\nlogs: {}", concluded.text, sanitizer.work.display());
     let exit = Exit::of(!failed.is_empty(), !inconclusive.is_empty());
     Ok(Answer::new(exit, text).noting(failed))
 }
 
-/// What a tool says, unless the variant supports none of the problems.
-fn check(
-    launches: &Launches,
-    tool: &Tool,
-    (name, options): (&'static str, &[&str]),
-    work: &Path,
-    limit: u64,
-) -> anyhow::Result<Option<ToolFindings>> {
-    let mut command = Command::new(&tool.path);
-    command
-        .args(["--tool", name, "--error-exitcode", FOUND])
-        .args(options);
-    let label = format!(
-        "{}-{name}",
-        joined(&launches.variants, "").replace('/', "-")
-    );
-    let made = launches.make(command, (work, &label), Duration::from_secs(limit), |_| ())?;
-    let (supported, refused): (Vec<&Row>, Vec<&Row>) =
-        made.rows.iter().partition(child::is_supported);
-    let planned = launches.problems.len() - refused.len();
-    let launched = (supported.iter()).filter(|row| row.failure().is_none());
-    let launched = launched.count();
-    let log = Log::parse(&made.printed);
-    let result = log.judge(&made.ended, made.red(), limit, [launched, planned]);
-    Ok((planned > 0).then_some(ToolFindings {
-        tool: name,
-        launched,
-        result,
-    }))
+/// compute-sanitizer as it is called here.
+struct Sanitizer {
+    program: Tool,
+    /// Whether its initcheck looks at shared memory.
+    knows_shared: bool,
+    /// The folder of its logs.
+    work: PathBuf,
+    /// The time that one process may take, in seconds.
+    timeout: u64,
+}
+
+impl Sanitizer {
+    /// Runs all tools at once. Returns no check of a tool under which the variant supports none of
+    /// the problems.
+    fn check_all(&self, launches: &Launches) -> anyhow::Result<Vec<Check>> {
+        let checks: Vec<Option<Check>> = TOOLS
+            .into_par_iter()
+            .map(|tool| self.check(launches, tool))
+            .collect::<anyhow::Result<_>>()?;
+        Ok(checks.into_iter().flatten().collect())
+    }
+
+    /// Runs one tool; returns nothing if the variant supports none of the problems.
+    fn check(&self, launches: &Launches, tool: SanitizerTool) -> anyhow::Result<Option<Check>> {
+        let SanitizerTool { name, options } = tool;
+        let mut command = Command::new(&self.program.path);
+        command.args(["--tool", name, "--error-exitcode", FINDING_EXIT_CODE]);
+        if name != "initcheck" || self.knows_shared {
+            command.args(options);
+        }
+        let variants = joined(&launches.variants, "").replace('/', "-");
+        let files = ToolFiles {
+            folder: &self.work,
+            label: &format!("{variants}-{name}"),
+        };
+        let timeout = Duration::from_secs(self.timeout);
+        let tool_run = launches.run_under(command, files, timeout, |_| ())?;
+        let (supported, refused): (Vec<&Row>, Vec<&Row>) =
+            tool_run.rows.iter().partition(child::is_supported);
+        let planned = launches.problems.len() - refused.len();
+        if planned == 0 {
+            return Ok(None);
+        }
+        let launched = supported
+            .iter()
+            .filter(|row| row.failure().is_none())
+            .count();
+        let result = Log::parse(&tool_run.printed).judge(&Process {
+            ended: &tool_run.ended,
+            failure: tool_run.first_failure(),
+            timeout: self.timeout,
+            launched,
+            planned,
+        });
+        Ok(Some(Check {
+            tool: name,
+            launched,
+            result,
+        }))
+    }
 }
 
 #[cfg(test)]

@@ -1,79 +1,71 @@
-//! `compare launch`, hidden: one plain launch per variant and problem, checked and not timed. It is what runs under a
-//! profiler or a sanitizer, so it makes no other launch, and it says what it did in a file, since those tools write to
-//! both standard streams.
+//! A process that makes launches under a profiler or a sanitizer: what it is to launch, and its
+//! results, which it writes to a file, since those tools write to both standard streams.
 
 use super::process::{self, Ended};
-use crate::answer::Answer;
 use crate::judge::list::joined;
-use crate::judge::verdict::Exit;
-use crate::measure::builds::loaded;
-use crate::stages::Ladder;
-use crate::table::{CasePlace, Kind, ProblemPlace, Row, Subject};
+use crate::table::{Row, Subject};
 use anyhow::Context;
-use clap::Args;
-use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
-use common::device::BackendKind;
-use common::device::cuda::CudaDevice;
-use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::problem::Problem;
-use common::reference::{Probability, Reference, reference};
-use common::stage::{LoadedStage, Prepared};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
-/// The arguments of `launch`, which other commands run under a tool.
-#[derive(Clone, Debug, Args)]
-pub struct LaunchArgs {
-    /// What to launch, as JSON
-    pub job: PathBuf,
-    /// The file that each launch's result is appended to, as a line of JSON
-    pub results: PathBuf,
-}
-
-/// What a process of this program is to launch: every variant on every problem.
+/// The launches of a process: every variant on every problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launches {
     pub variants: Vec<Subject>,
     pub problems: Vec<Problem>,
     pub device: Option<DeviceLimits>,
-    /// How long a launch may take, in seconds; tools slow kernels down.
+    /// The time that a launch may take, in seconds; tools slow kernels down.
     pub watchdog: u64,
 }
 
-pub struct Made {
+/// A process that ran under a tool.
+pub struct ToolRun {
     pub ended: Ended,
-    /// What the process and its tool printed, and where that is.
+    /// The text that the process and its tool printed.
     pub printed: String,
+    /// The file that has the text.
     pub log: PathBuf,
     pub rows: Vec<Row>,
 }
 
+/// The files of a process under a tool: its folder, and their name without an ending.
+#[derive(Clone, Copy, Debug)]
+pub struct ToolFiles<'a> {
+    pub folder: &'a Path,
+    pub label: &'a str,
+}
+
+impl ToolFiles<'_> {
+    fn path(self, ending: &str) -> PathBuf {
+        self.folder.join(format!("{}.{ending}", self.label))
+    }
+}
+
 impl Launches {
-    /// Makes them in a process under `tool`. Files are called `label` in `work`; `look` is told how many launches
+    /// Makes the launches in a process under `tool`. Calls `look` with the number of launches that
     /// have ended.
-    pub fn make(
+    pub fn run_under(
         &self,
         mut tool: Command,
-        (work, label): (&Path, &str),
-        limit: Duration,
+        files: ToolFiles<'_>,
+        timeout: Duration,
         mut look: impl FnMut(usize),
-    ) -> anyhow::Result<Made> {
-        let [job, log, done] =
-            ["job", "log", "launches"].map(|kind| work.join(format!("{label}.{kind}")));
+    ) -> anyhow::Result<ToolRun> {
+        let (job, log) = (files.path("job"), files.path("log"));
+        let done = files.path("launches");
         std::fs::write(&job, serde_json::to_vec(self)?)?;
-        // Launches are appended: those of an earlier try are not of this one.
+        // Results are appended: those of an earlier try do not belong to this one.
         let _ = std::fs::remove_file(&done);
         let program = std::env::current_exe()?;
         tool.arg(program).arg("launch").args([&job, &done]);
-        let ended = process::run(tool, &log, limit, || look(results(&done).len()))?;
-        Ok(Made {
+        let ended = process::run(tool, &log, timeout, || look(results(&done).len()))?;
+        Ok(ToolRun {
             ended,
             printed: String::from_utf8_lossy(&std::fs::read(&log)?).into_owned(),
             log,
@@ -82,87 +74,25 @@ impl Launches {
     }
 }
 
-impl Made {
-    /// The first launch that failed or whose output is wrong.
-    pub fn red(&self) -> Option<String> {
+impl ToolRun {
+    /// Describes the first launch that failed or whose output is wrong.
+    pub fn first_failure(&self) -> Option<String> {
         self.rows.iter().find_map(failure)
     }
 }
 
-/// Problem by problem and variant by variant. Fails unless every launch that the stages take ended and passed its gates.
-pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
-    let job = std::fs::read(&args.job);
-    let job = job.with_context(|| format!("cannot read {}", args.job.display()))?;
-    let job: Launches = serde_json::from_slice(&job)?;
-    let mut ladder = Ladder::open()?;
-    ladder.limit(job.device)?;
-    let mut device = ladder.gpu.map_err(anyhow::Error::msg)?;
-    device.set_watchdog(Duration::from_secs(job.watchdog));
-    let mut exit = Exit::Pass;
-    for problem in &job.problems {
-        let inputs = Inputs::generate(problem, Family::Normal, 0);
-        let staged = Arc::new(StagedInputs::new(&inputs, Some(Family::Normal)));
-        let mut references: HashMap<Probability, Reference> = HashMap::new();
-        for subject in &job.variants {
-            let stage = loaded(&ladder.stages, subject.stage());
-            let outcome = match stage.prepare(subject.name(), problem) {
-                Err(unsupported) => Err(unsupported.into()),
-                Ok(prepared) => {
-                    let probability = prepared.kernel.probability;
-                    let reference = references.entry(probability).or_insert_with(|| {
-                        reference(&inputs, probability).expect("generated inputs are finite")
-                    });
-                    once(&device, stage, &prepared, &staged, reference)
-                }
-            };
-            let case = CasePlace {
-                problem: ProblemPlace::of(problem),
-                input: format!("{}:0", Family::Normal),
-            };
-            let row = Row::new(subject, Kind::Case(BackendKind::Cuda, case)).outcome(&outcome);
-            append(&args.results, &row)?;
-            if row.failure().is_some() {
-                exit = Exit::Fail;
-            }
-            if matches!(outcome, Err(NoOutput::Failed { .. })) {
-                return Ok(Answer::new(exit, ""));
-            }
-        }
-    }
-    Ok(Answer::new(exit, ""))
-}
-
-/// One launch with packed tensors, as it is timed and counted, and the gates on what it leaves.
-fn once(
-    device: &CudaDevice,
-    stage: &LoadedStage,
-    prepared: &Prepared<'_>,
-    staged: &Arc<StagedInputs>,
-    reference: &Reference,
-) -> Outcome {
-    let execution = device.execute(stage, prepared, staged.of_launch(1))?;
-    let run = check::Run {
-        label: "launch".into(),
-        index: 1,
-        execution,
-    };
-    let launched = Launched {
-        staged: Arc::clone(staged),
-        probability: prepared.kernel.probability,
-        runs: vec![run],
-        findings: vec![],
-    };
-    Ok(launched.judge(reference))
-}
-
-fn append(path: &Path, row: &Row) -> anyhow::Result<()> {
+/// Appends the result of a launch to a file.
+pub fn append_result(path: &Path, row: &Row) -> anyhow::Result<()> {
     let line = serde_json::to_string(row)? + "\n";
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-    written.with_context(|| format!("cannot write {}", path.display()))
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(line.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What a launch process wrote so far; nothing where it wrote nothing. A line that was cut off ends the list.
+/// Reads the results that a process has written so far, up to a line that was cut off.
 fn results(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
@@ -174,20 +104,18 @@ pub fn is_supported(row: &&Row) -> bool {
     !row.verdicts.is_empty()
 }
 
-/// What is wrong with a launch, if anything is: `stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: …`.
+/// Describes what is wrong with a launch, if anything is:
+/// `stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: …`.
 fn failure(row: &Row) -> Option<String> {
     row.failure()?;
-    Some(format!(
-        "{} {}: {}",
-        row.subject,
-        row.place(),
-        joined(row.failures(), "; ")
-    ))
+    let failures = joined(row.failures(), "; ");
+    Some(format!("{} {}: {failures}", row.subject, row.place))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::{ProblemPlace, Source};
     use crate::testing::{SCALAR, case};
     use common::problem::{Dtype, Mask};
     use common::verdict::GateId;
@@ -211,9 +139,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         assert!(results(&path).is_empty());
-        let result = case(SCALAR, BackendKind::Cuda, None);
-        append(&path, &result).unwrap();
-        append(&path, &result).unwrap();
+        let result = case(SCALAR, Source::Gpu, None);
+        append_result(&path, &result).unwrap();
+        append_result(&path, &result).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 9]).unwrap();
         assert_eq!(results(&path), [result]);
@@ -224,7 +152,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         std::fs::write(&path, "{\"subject\":\n").unwrap();
-        append(&path, &case(SCALAR, BackendKind::Cuda, None)).unwrap();
+        append_result(&path, &case(SCALAR, Source::Gpu, None)).unwrap();
         assert!(results(&path).is_empty());
     }
 

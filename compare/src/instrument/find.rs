@@ -1,11 +1,11 @@
-//! NVIDIA's tools: where they are, and which version.
+//! NVIDIA's tools: their paths and versions.
 
 use crate::measure::machine;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folders where CUDA installs its tools, tried after PATH.
-const USUAL: [&str; 3] = [
+/// The folders where CUDA installs its tools, tried after PATH.
+const DEFAULT_FOLDERS: [&str; 3] = [
     "/usr/local/cuda/bin",
     "/opt/cuda/bin",
     "/usr/local/cuda-13/bin",
@@ -18,78 +18,101 @@ pub struct Tool {
     pub version: String,
 }
 
-/// One of CUDA's tools, and how to find it: by an environment variable, where scripts/cuda-toolkit puts it, on PATH, or where
-/// CUDA is usually installed.
+/// One of CUDA's tools, and how to find it: by an environment variable, where scripts/cuda-toolkit
+/// puts it, on PATH, or where CUDA is usually installed.
 #[derive(Clone, Copy, Debug)]
-pub struct Places(&'static str, &'static str);
+pub struct ToolLocation {
+    name: &'static str,
+    variable: &'static str,
+}
 
-pub const NVCC: Places = Places("nvcc", "NVCC");
-pub const CUOBJDUMP: Places = Places("cuobjdump", "CUOBJDUMP");
-pub const NCU: Places = Places("ncu", "NCU");
-pub const COMPUTE_SANITIZER: Places = Places("compute-sanitizer", "SANITIZER");
+pub const NVCC: ToolLocation = ToolLocation::new("nvcc", "NVCC");
+pub const CUOBJDUMP: ToolLocation = ToolLocation::new("cuobjdump", "CUOBJDUMP");
+pub const NCU: ToolLocation = ToolLocation::new("ncu", "NCU");
+pub const COMPUTE_SANITIZER: ToolLocation = ToolLocation::new("compute-sanitizer", "SANITIZER");
 
-impl Places {
-    /// An error says what was tried and what to do.
+impl Tool {
+    fn at(path: PathBuf) -> Result<Self, String> {
+        let version = version(&path)?;
+        Ok(Self { path, version })
+    }
+}
+
+impl ToolLocation {
+    const fn new(name: &'static str, variable: &'static str) -> Self {
+        Self { name, variable }
+    }
+
+    /// Finds the tool. An error names what was tried and what to do.
     pub fn find(&self) -> Result<Tool, String> {
-        let Self(name, variable) = self;
-        let tool = |path: PathBuf| {
-            let version = version(&path)?;
-            Ok(Tool { path, version })
-        };
-        if let Some(named) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
-            return tool(PathBuf::from(&named)).map_err(|why: String| {
-                let named = named.to_string_lossy();
-                format!("{variable} names {named}, which is not a working {name}: {why}")
+        let Self { name, variable } = self;
+        if let Some(path) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
+            return Tool::at(PathBuf::from(&path)).map_err(|reason| {
+                let path = path.to_string_lossy();
+                format!("{variable} names {path}, which is not a working {name}: {reason}")
             });
         }
-        let found = self.candidates().find_map(|path| tool(path).ok());
-        found.ok_or_else(|| {
-            format!("{name} was not found; install it with CUDA, put it on PATH, or name it in {variable}")
-        })
+        self.candidates()
+            .find_map(|path| Tool::at(path).ok())
+            .ok_or_else(|| {
+                format!(
+                    "{name} was not found; install it with CUDA, put it on PATH, or name it in \
+                     {variable}"
+                )
+            })
     }
 
     fn candidates(&self) -> impl Iterator<Item = PathBuf> {
-        let installed = machine::workspace().map(|root| root.join(".cuda/nvidia/cu13"));
-        let pinned = installed
+        let mut folders = Vec::new();
+        if let Some(root) = machine::workspace() {
+            let installed = root.join(".cuda/nvidia/cu13");
+            folders.push(installed.join("bin"));
+            folders.push(installed.join(self.name));
+        }
+        for variable in ["CUDA_HOME", "CUDA_PATH"] {
+            if let Some(home) = std::env::var_os(variable) {
+                folders.push(Path::new(&home).join("bin"));
+            }
+        }
+        let search_path = std::env::var_os("PATH").unwrap_or_default();
+        folders.extend(std::env::split_paths(&search_path));
+        folders.extend(DEFAULT_FOLDERS.map(PathBuf::from));
+        folders
             .into_iter()
-            .flat_map(|cuda| [cuda.join("bin"), cuda.join(self.0)]);
-        let homes = ["CUDA_HOME", "CUDA_PATH"]
-            .into_iter()
-            .filter_map(std::env::var_os);
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let on_path: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        pinned
-            .chain(homes.map(|home| Path::new(&home).join("bin")))
-            .chain(on_path)
-            .chain(USUAL.map(PathBuf::from))
-            .map(|folder| folder.join(self.0))
+            .map(|folder| folder.join(self.name))
             .filter(|path| path.is_file())
     }
 }
 
-fn output(program: &Path) -> Result<String, String> {
-    let output = Command::new(program).arg("--version").output();
-    let output =
-        output.map_err(|error| format!("{} cannot be started ({error})", program.display()))?;
+/// Returns what a program prints for `--version`.
+fn version_text(program: &Path) -> Result<String, String> {
+    let output = Command::new(program)
+        .arg("--version")
+        .output()
+        .map_err(|error| format!("{} cannot be started ({error})", program.display()))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The first line that a program prints for `--version`.
+/// Returns the first line that a program prints for `--version`.
 pub fn first_line(program: &str) -> Result<String, String> {
-    let text = output(Path::new(program))?;
-    let line = text.lines().next().map(String::from);
-    line.ok_or_else(|| format!("{program} --version prints nothing"))
+    let text = version_text(Path::new(program))?;
+    match text.lines().next() {
+        Some(line) => Ok(line.to_string()),
+        None => Err(format!("{program} --version prints nothing")),
+    }
 }
 
-/// What `--version` prints after the word "Version", or of CUDA's compilers after ", V".
+/// Returns the word that `--version` prints after "Version", or of CUDA's compilers after ", V".
 fn version(path: &Path) -> Result<String, String> {
-    version_in(&output(path)?).ok_or_else(|| "it prints no version".to_string())
+    version_in(&version_text(path)?).ok_or_else(|| "it prints no version".to_string())
 }
 
-/// `2025.3.1.0` as numbers; what follows them is left out.
+/// Reads `2025.3.1.0` as numbers, up to a part that is none.
 pub fn numbers(version: &str) -> Vec<u32> {
-    let numbers = version.split('.').map_while(|part| part.parse().ok());
-    numbers.collect()
+    version
+        .split('.')
+        .map_while(|part| part.parse().ok())
+        .collect()
 }
 
 fn version_in(text: &str) -> Option<String> {
@@ -109,10 +132,12 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_the_tools_print_them() {
-        let ncu = "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2025 NVIDIA Corporation\nVersion \
+        let ncu = "NVIDIA (R) Nsight Compute Command Line Profiler\n\
+                   Copyright (c) 2018-2025 NVIDIA Corporation\nVersion \
                    2025.3.1.0 (build 36398880) (public-release)\n";
         assert_eq!(version_in(ncu).as_deref(), Some("2025.3.1.0"));
-        let cuobjdump = "cuobjdump: NVIDIA (R) Cuda compiler\nCuda compilation tools, release 13.2, V13.2.51\nBuild cuda_13.2\n";
+        let cuobjdump = "cuobjdump: NVIDIA (R) Cuda compiler\n\
+                         Cuda compilation tools, release 13.2, V13.2.51\nBuild cuda_13.2\n";
         assert_eq!(version_in(cuobjdump).as_deref(), Some("13.2.51"));
         assert_eq!(version_in("Version unknown"), None);
         assert_eq!(version_in("usage: ls"), None);
@@ -120,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_there_is_answered_with_what_to_do() {
-        let places = Places("no-such-tool", "NO_SUCH_TOOL");
-        let reason = places.find().unwrap_err();
+        let nowhere = ToolLocation::new("no-such-tool", "NO_SUCH_TOOL");
+        let reason = nowhere.find().unwrap_err();
         assert!(
             reason.contains("no-such-tool was not found") && reason.contains("NO_SUCH_TOOL"),
             "{reason}"

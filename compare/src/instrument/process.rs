@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     Exited(ExitStatus),
-    /// It ran into the limit and was killed, with all that it had started.
+    /// The process ran into the timeout and was killed, with all that it had started.
     TimedOut,
 }
 
@@ -25,24 +25,26 @@ impl Ended {
         matches!(self, Ended::Exited(status) if status.success())
     }
 
-    /// In words; `limit` is in seconds.
-    pub fn describe(&self, limit: u64) -> String {
+    /// Describes the end; `timeout` is in seconds.
+    pub fn describe(&self, timeout: u64) -> String {
         match self {
-            Ended::TimedOut => format!("it did not finish within {limit} s"),
+            Ended::TimedOut => format!("it did not finish within {timeout} s"),
             Ended::Exited(status) => format!("it ended with {status}"),
         }
     }
 }
 
-/// Runs `command` with both output streams in the file `log`, for `limit` at most. `look` is called again and again
-/// while it runs. Ctrl-C ends it, with all that it started, and is an error of that kind.
+/// Runs `command` with both output streams in the file `log`, until the `timeout`. Calls `look`
+/// again and again while it runs. Ctrl-C ends it, with all that it started, and is an error of that
+/// kind.
 pub fn run(
     mut command: Command,
     log: &Path,
-    limit: Duration,
+    timeout: Duration,
     mut look: impl FnMut(),
 ) -> io::Result<Ended> {
-    let (out, interrupted) = (File::create(log)?, interrupted()?);
+    let out = File::create(log)?;
+    let interrupted = interrupted()?;
     command
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
@@ -54,7 +56,7 @@ pub fn run(
         if let Some(status) = child.try_wait()? {
             return Ok(Ended::Exited(status));
         }
-        if start.elapsed() > limit {
+        if start.elapsed() > timeout {
             kill_group(&mut child)?;
             return Ok(Ended::TimedOut);
         }
@@ -71,9 +73,9 @@ pub fn run(
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a folder that nobody else has, below the system's folder for temporary files. A process
-    /// number would not do for its name: processes in two pid namespaces may share both the number
-    /// and that folder. Its path is text: Python is told of files in JSON.
+    /// Makes a folder that nobody else has, below the system's folder for temporary files. A
+    /// process number would not do for its name: processes in two pid namespaces may share both the
+    /// number and that folder. Its path is text: Python is told of files in JSON.
     pub fn new(label: &str) -> anyhow::Result<Self> {
         Self::below(&std::env::temp_dir(), label)
     }
@@ -113,12 +115,13 @@ impl Drop for Scratch {
 
 /// Ends `child`, which has a group of its own and was not waited for, and all that it started.
 pub fn kill_group(child: &mut Child) -> io::Result<()> {
-    // Killing a group takes a system call that the standard library does not offer; `kill` is in every POSIX system.
-    let killed = Command::new("kill")
+    // Killing a group takes a system call that the standard library does not offer; `kill` is in
+    // every POSIX system.
+    let kill = Command::new("kill")
         .args(["-KILL", "--", &format!("-{}", child.id())])
         .stderr(Stdio::null())
         .status();
-    if !killed.is_ok_and(|status| status.success()) {
+    if !kill.is_ok_and(|status| status.success()) {
         child.kill()?;
     }
     child.wait().map(drop)
@@ -156,15 +159,15 @@ mod tests {
         .unwrap();
         assert_eq!(ended, Ended::TimedOut);
         let inner = std::fs::read_to_string(&log).unwrap();
-        // It has been sent the signal, and dies when it is scheduled next; without it, it would sleep for ten minutes.
-        let state =
-            || std::fs::read_to_string(format!("/proc/{}/stat", inner.trim())).unwrap_or_default();
-        let is_gone = || state().is_empty() || state().contains(") Z ");
-        let gone = (0..600).any(|_| {
+        // It has been sent the signal, and dies when it is scheduled next; without it, it would
+        // sleep for ten minutes.
+        let path = format!("/proc/{}/stat", inner.trim());
+        let state = || std::fs::read_to_string(&path).unwrap_or_default();
+        let is_gone = (0..600).any(|_| {
             std::thread::sleep(Duration::from_millis(100));
-            is_gone()
+            state().is_empty() || state().contains(") Z ")
         });
-        assert!(gone, "{}", state());
+        assert!(is_gone, "{}", state());
     }
 
     /// In another pid namespace a process may have our number, and share our temporary folder.

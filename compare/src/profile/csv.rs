@@ -1,122 +1,164 @@
-//! What `ncu --csv --page raw --print-units base` prints: a line of names, a line of units, a line per launch. Pure.
+//! Reads what `ncu --csv --page raw --print-units base` prints: a line of names, a line of units, a
+//! line per launch. Pure.
 
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     pub kernel: String,
-    /// Values in base units, by metric; what ncu calls n/a is not there.
+    /// The values in base units, by metric, without those that ncu calls n/a.
     pub values: BTreeMap<String, f64>,
 }
 
-/// Units that `--print-units base` leaves: no figure is in thousands of anything.
+/// The units that `--print-units base` leaves: no figure is in thousands of anything.
 const BASE_UNITS: [&str; 11] = [
     "", "%", "byte", "ns", "nsecond", "inst", "cycle", "sector", "sectors", "request", "warp",
 ];
 
-/// The values of `metrics` for every launch, in the order in which they were made. A metric without
-/// a column is absent, unless all are.
+/// Reads the values of `metrics` for every launch, in the order in which they were made. A metric
+/// without a column is absent, unless all are.
 pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
     // Messages may stand before the table. Every field is quoted, and none has quotes within.
-    let table = text.lines().skip_while(|line| !line.starts_with("\"ID\""));
-    let lines: Vec<Vec<&str>> = table
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("\"ID\""))
         .filter(|line| !line.is_empty())
-        .map(|line| {
-            let whole = line
-                .strip_prefix('"')
-                .and_then(|line| line.strip_suffix('"'));
-            whole.map_or(vec![], |line| line.split("\",\"").collect())
-        })
+        .map(fields)
         .collect();
     let [names, units, launches @ ..] = &lines[..] else {
-        return Err(format!("ncu printed no table: {}", reason(text)));
+        return Err(match first_error(text) {
+            Some(error) => format!("ncu printed no table: {error}"),
+            None => "ncu printed neither a table nor an error".to_string(),
+        });
     };
-    let all = names.len();
-    if let Some(cut) = lines.iter().position(|line| line.len() != all) {
+    let width = names.len();
+    if let Some(cut) = lines.iter().position(|line| line.len() != width) {
         return Err(format!(
-            "ncu's table is cut off: line {} has {} of {all} fields",
+            "ncu's table is cut off: line {} has {} of {width} fields",
             cut + 1,
             lines[cut].len()
         ));
     }
-    let column = |name: &str| {
-        let position = names.iter().position(|other| *other == name);
-        position.ok_or_else(|| format!("ncu's table has no column {name}"))
+    let Some(kernel) = names.iter().position(|name| *name == "Kernel Name") else {
+        return Err("ncu's table has no column Kernel Name".to_string());
     };
-    let kernel = column("Kernel Name")?;
-    let measured = Vec::from_iter(metrics.iter().filter(|name| names.contains(name)));
-    if measured.is_empty() {
+    let mut columns = Vec::new();
+    for &metric in metrics {
+        if let Some(index) = names.iter().position(|name| *name == metric) {
+            columns.push(Column {
+                metric,
+                index,
+                unit: units[index],
+            });
+        }
+    }
+    if columns.is_empty() {
         return Err("ncu's table has no column of any metric".to_string());
     }
-    let mut read: Vec<Launch> = Vec::new();
+    let mut parsed = Vec::new();
     for fields in launches {
         let mut values = BTreeMap::new();
-        for &&metric in &measured {
-            let column = column(metric)?;
-            let unit = units[column];
-            if !BASE_UNITS.contains(&unit) {
-                return Err(format!("ncu's unit of {metric} is not a base unit: {unit}"));
+        for column in &columns {
+            if let Some(value) = column.value(fields)? {
+                values.insert(column.metric.to_string(), value);
             }
-            let text = fields[column];
-            if ["", "n/a", "nan"].contains(&&*text.to_ascii_lowercase()) {
-                continue;
-            }
-            let number = text.replace(',', "").parse().ok();
-            let number = number.filter(|number: &f64| number.is_finite());
-            let number =
-                number.ok_or_else(|| format!("ncu's value of {metric} is not a number: {text}"))?;
-            values.insert(metric.to_string(), number);
         }
-        read.push(Launch {
+        parsed.push(Launch {
             kernel: fields[kernel].to_string(),
             values,
         });
     }
-    Ok(read)
+    Ok(parsed)
+}
+
+/// Splits a line into its fields; a line that is cut off has none.
+fn fields(line: &str) -> Vec<&str> {
+    let unquoted = line
+        .strip_prefix('"')
+        .and_then(|line| line.strip_suffix('"'));
+    match unquoted {
+        Some(line) => line.split("\",\"").collect(),
+        None => vec![],
+    }
+}
+
+/// The column of a metric.
+struct Column<'a> {
+    metric: &'a str,
+    index: usize,
+    unit: &'a str,
+}
+
+impl Column<'_> {
+    /// Reads the value of a launch; returns nothing where ncu has none.
+    fn value(&self, fields: &[&str]) -> Result<Option<f64>, String> {
+        let Self { metric, unit, .. } = self;
+        if !BASE_UNITS.contains(unit) {
+            return Err(format!("ncu's unit of {metric} is not a base unit: {unit}"));
+        }
+        let text = fields[self.index];
+        if ["", "n/a", "nan"].contains(&&*text.to_ascii_lowercase()) {
+            return Ok(None);
+        }
+        match text.replace(',', "").parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(Some(number)),
+            _ => Err(format!("ncu's value of {metric} is not a number: {text}")),
+        }
+    }
 }
 
 /// Returns those of `metrics` that ncu does not know on the GPU, as its errors name them.
 pub fn unknown<'a>(log: &str, metrics: &[&'a str]) -> Vec<&'a str> {
     // A name may stand as a pattern: `regex:^dram__bytes\.sum$`.
-    let named = Vec::from_iter(
-        log.lines()
-            .filter(|line| line.starts_with("==ERROR==") && line.contains("metric"))
-            .map(|line| line.replace('\\', "")),
-    );
-    let is_named = |metric: &&str| {
-        let (base, _) = metric.split_once('.').unwrap_or((metric, ""));
-        named
-            .iter()
-            .flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && !"_.".contains(c)))
-            .map(|word| word.trim_end_matches('.'))
-            .any(|word| word == *metric || word == base)
-    };
-    metrics.iter().copied().filter(is_named).collect()
+    let errors: Vec<String> = log
+        .lines()
+        .filter(|line| line.starts_with("==ERROR==") && line.contains("metric"))
+        .map(|line| line.replace('\\', ""))
+        .collect();
+    let words: Vec<&str> = errors
+        .iter()
+        .flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && !"_.".contains(c)))
+        .map(|word| word.trim_end_matches('.'))
+        .collect();
+    let mut unknown = Vec::new();
+    for &metric in metrics {
+        let base = metric.split('.').next().unwrap_or(metric);
+        if words.contains(&metric) || words.contains(&base) {
+            unknown.push(metric);
+        }
+    }
+    unknown
 }
 
-/// Why ncu measured nothing, from what it printed: what a person can do about it where that is known, else its first
-/// error.
+/// Returns why ncu measured nothing, from what it printed: what a person can do about it where that
+/// is known, else its first error.
 pub fn reason(log: &str) -> String {
+    first_error(log).unwrap_or("ncu printed no error".to_string())
+}
+
+fn first_error(log: &str) -> Option<String> {
     if log.contains("ERR_NVGPUCTRPERM") {
-        return "this user may not read the GPU's counters (ERR_NVGPUCTRPERM); run as root, or let the driver's \
-                administrator set NVreg_RestrictProfilingToAdminUsers=0"
-            .to_string();
+        let remedy = "this user may not read the GPU's counters (ERR_NVGPUCTRPERM); run as root, or \
+                      let the driver's administrator set NVreg_RestrictProfilingToAdminUsers=0";
+        return Some(remedy.to_string());
     }
-    let line = |start: &str| log.lines().find_map(|line| line.strip_prefix(start));
-    if let Some(error) = line("==ERROR==") {
-        format!("ncu says: {}", error.trim())
-    } else if line("==WARNING== No kernels were profiled").is_some() {
-        "no kernel was launched".to_string()
-    } else {
-        "it printed no error either".to_string()
+    for line in log.lines() {
+        if let Some(error) = line.strip_prefix("==ERROR==") {
+            return Some(format!("ncu says: {}", error.trim()));
+        }
     }
+    let is_idle = log
+        .lines()
+        .any(|line| line.starts_with("==WARNING== No kernels were profiled"));
+    is_idle.then(|| "no kernel was launched".to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Two launches on an H200 as ncu 2025.3.1 printed them, of which only some columns are kept; its units are made base units.
+    /// Two launches on an H200 as ncu 2025.3.1 printed them, of which only some columns are kept;
+    /// its units are made base units.
     const REAL: &str = include_str!("ncu-raw.csv");
 
     const TIME: &str = "gpu__time_duration.sum";
@@ -175,8 +217,16 @@ mod tests {
             "==WARNING== No kernels were profiled.\n",
             "\"ID\",\"Kernel Name\"\n",
         ] {
-            assert!(error(nothing, TIME).starts_with("ncu printed no table: "));
+            let error = error(nothing, TIME);
+            assert!(
+                error.starts_with("ncu printed no table: ")
+                    || error == "ncu printed neither a table nor an error",
+                "{error}"
+            );
         }
+        let warning = "==WARNING== No kernels were profiled.\n";
+        let says = "ncu printed no table: no kernel was launched";
+        assert_eq!(error(warning, TIME), says);
     }
 
     #[test]

@@ -3,18 +3,30 @@
 use crate::instrument::process::Ended;
 use common::verdict::{GateId, GateResult};
 
-/// Every line of the tool begins with this.
+/// The beginning of every line of the tool.
 const MARK: &str = "=========";
 
-/// All that one process printed, which launched one variant.
+/// The text of one process, which launched one variant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
-    /// Each with the place that it names first: `Invalid __global__ write of size 4 bytes at stage0_…_f16_d64+0x80 in kernel.cu:157`.
-    /// The tool leaves out what is more than its limit.
+    /// Each finding with the place that it names first: `Invalid __global__ write of size 4 bytes
+    /// at stage0_…_f16_d64+0x80 in kernel.cu:157`. The tool leaves out what is more than its limit.
     findings: Vec<String>,
-    /// Errors and warnings by its summary; `None` if there is none.
+    /// The number of errors and warnings by the tool's summary, if it printed one.
     counted: Option<u64>,
     refused: Option<String>,
+}
+
+/// A process under the tool, by the account of this program.
+pub struct Process<'a> {
+    pub ended: &'a Ended,
+    /// The launch that failed.
+    pub failure: Option<String>,
+    /// The time that the process was given, in seconds.
+    pub timeout: u64,
+    /// The number of launches that ended.
+    pub launched: usize,
+    pub planned: usize,
 }
 
 impl Log {
@@ -22,65 +34,79 @@ impl Log {
         let mut log = Self::default();
         for line in text.lines() {
             if line.starts_with("unrecognised option") {
-                log.refused
-                    .get_or_insert_with(|| format!("this version does not know an option: {line}"));
+                log.refuse(format!("this version does not know an option: {line}"));
             }
-            let Some(rest) = line.strip_prefix(MARK) else {
-                continue;
-            };
-            let rest = rest.strip_prefix(' ').unwrap_or(rest);
-            match rest.strip_prefix("    ") {
-                Some(detail) => {
-                    let place = detail.rsplit("at ").next();
-                    let place = place.filter(|place| place.contains("+0x"));
-                    if let (Some(last), Some(place)) = (log.findings.last_mut(), place)
-                        && !last.contains("+0x")
-                    {
-                        *last += &format!(" at {place}");
-                    }
-                }
-                None if rest.contains("not supported") || rest.starts_with("Internal") => {
-                    log.refused.get_or_insert_with(|| rest.to_string());
-                }
-                None if rest.contains("SUMMARY: ") => {
-                    log.counted = log.counted.or(Some(total(rest)))
-                }
-                None if is_headline(rest) => log.findings.push(rest.to_string()),
-                None => {}
+            if let Some(rest) = line.strip_prefix(MARK) {
+                log.read(rest.strip_prefix(' ').unwrap_or(rest));
             }
         }
         log
     }
 
-    /// Gate C7 of the variant, of whose `planned` launches `launched` ended; `failed` is the one that failed, by the program's own
-    /// account. `limit` is in seconds.
-    pub fn judge(
-        &self,
-        ended: &Ended,
-        failed: Option<String>,
-        limit: u64,
-        [launched, planned]: [usize; 2],
-    ) -> GateResult {
-        let fail = |reason: String| GateResult::fail(GateId::C7, reason);
-        let no_data = |reason: String| GateResult::no_data(GateId::C7, reason);
-        let launches = format!("{launched} of {planned} launches");
-        let reached = ended.describe(limit);
-        match (&self.refused, self.findings.first(), self.counted) {
-            (Some(reason), ..) => no_data(reason.clone()),
-            (_, Some(first), _) => fail(format!("{} shown, first: {first}", self.findings.len())),
-            (.., Some(count @ 1..)) => {
-                fail(format!("{count} errors and warnings, none of them shown"))
-            }
-            _ if failed.is_some() => fail(failed.unwrap_or_default()),
-            _ if *ended == Ended::TimedOut => no_data(format!("{reached}, after {launches}")),
-            (.., None) => fail(format!("{reached}, without a summary")),
-            _ if !ended.is_success() => fail(reached),
-            _ => GateResult::judge(
-                GateId::C7,
-                launched == planned,
-                format!("no error, no warning in {launches}"),
-            ),
+    /// Reads a line of the tool, without its mark.
+    fn read(&mut self, line: &str) {
+        if let Some(detail) = line.strip_prefix("    ") {
+            self.read_place(detail);
+        } else if line.contains("not supported") || line.starts_with("Internal") {
+            self.refuse(line.to_string());
+        } else if line.contains("SUMMARY: ") {
+            self.counted = self.counted.or(Some(total(line)));
+        } else if is_headline(line) {
+            self.findings.push(line.to_string());
         }
+    }
+
+    /// Adds the place that a detail names to the last finding, unless that has one.
+    fn read_place(&mut self, detail: &str) {
+        let Some(place) = detail.rsplit("at ").next() else {
+            return;
+        };
+        let Some(finding) = self.findings.last_mut() else {
+            return;
+        };
+        if place.contains("+0x") && !finding.contains("+0x") {
+            *finding += &format!(" at {place}");
+        }
+    }
+
+    fn refuse(&mut self, reason: String) {
+        self.refused.get_or_insert(reason);
+    }
+
+    /// Judges gate C7 of the variant that the process launched.
+    pub fn judge(&self, process: &Process<'_>) -> GateResult {
+        let Process {
+            launched, planned, ..
+        } = process;
+        let fail = |reason: String| GateResult::fail(GateId::C7, reason);
+        let launches = format!("{launched} of {planned} launches");
+        let end = process.ended.describe(process.timeout);
+        if let Some(reason) = &self.refused {
+            return GateResult::no_data(GateId::C7, reason.clone());
+        }
+        if let Some(first) = self.findings.first() {
+            return fail(format!("{} shown, first: {first}", self.findings.len()));
+        }
+        if let Some(count @ 1..) = self.counted {
+            return fail(format!("{count} errors and warnings, none of them shown"));
+        }
+        if let Some(failure) = &process.failure {
+            return fail(failure.clone());
+        }
+        if *process.ended == Ended::TimedOut {
+            return GateResult::no_data(GateId::C7, format!("{end}, after {launches}"));
+        }
+        if self.counted.is_none() {
+            return fail(format!("{end}, without a summary"));
+        }
+        if !process.ended.is_success() {
+            return fail(end);
+        }
+        GateResult::judge(
+            GateId::C7,
+            launched == planned,
+            format!("no error, no warning in {launches}"),
+        )
     }
 }
 
@@ -91,14 +117,17 @@ fn is_headline(text: &str) -> bool {
         && !text.starts_with("Target application returned an error")
 }
 
-/// Of `ERROR SUMMARY: 121 errors` or `RACECHECK SUMMARY: 100 hazards displayed (513 errors, 2 warnings)`: errors and
-/// warnings.
+/// Adds up the errors and warnings of `ERROR SUMMARY: 121 errors` or
+/// `RACECHECK SUMMARY: 100 hazards displayed (513 errors, 2 warnings)`.
 fn total(summary: &str) -> u64 {
     let words: Vec<&str> = summary.split([' ', '(', ',', ')']).collect();
-    let counts = words
-        .windows(2)
-        .filter(|pair| pair[1].starts_with("error") || pair[1].starts_with("warning"));
-    counts.filter_map(|pair| pair[0].parse::<u64>().ok()).sum()
+    let mut total = 0;
+    for pair in words.windows(2) {
+        if pair[1].starts_with("error") || pair[1].starts_with("warning") {
+            total += pair[0].parse::<u64>().unwrap_or(0);
+        }
+    }
+    total
 }
 
 #[cfg(test)]

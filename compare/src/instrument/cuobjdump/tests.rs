@@ -2,8 +2,8 @@ use super::*;
 use crate::stages::Ladder;
 use common::metric::Metric;
 
-/// With nvcc, the real ladder. A warp of a warpgroup has 16 rows: both products of a tile take 2 * 16 * BLOCK_N * HEAD_DIM, and
-/// a loop takes one tile or several.
+/// With nvcc, the real ladder. A warp of a warpgroup has 16 rows: both products of a tile take 2 *
+/// 16 * BLOCK_N * HEAD_DIM, and a loop takes one tile or several.
 #[test]
 fn a_loop_by_warpgroup_multiplies_what_its_tile_holds() {
     let ladder = Ladder::without_gpu("test").unwrap();

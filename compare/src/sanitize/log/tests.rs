@@ -3,7 +3,8 @@ use common::verdict::Verdict;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-// What 2026.4 (and 2025.3, for the option that it does not know) printed of planted faults on an H200, shortened.
+// What 2026.4 (and 2025.3, for the option that it does not know) printed of planted faults on an
+// H200, shortened.
 const CLEAN: &str = include_str!("samples/clean.txt");
 const CLEAN_RACE: &str = include_str!("samples/clean-race.txt");
 const RACE: &str = include_str!("samples/race.txt");
@@ -19,7 +20,17 @@ fn exited(code: i32) -> Ended {
 }
 
 fn judged(text: &str, ended: Ended, launched: usize) -> GateResult {
-    Log::parse(text).judge(&ended, None, 120, [launched, 4])
+    judge(&Log::parse(text), &ended, None, launched)
+}
+
+fn judge(log: &Log, ended: &Ended, failure: Option<String>, launched: usize) -> GateResult {
+    log.judge(&Process {
+        ended,
+        failure,
+        timeout: 120,
+        launched,
+        planned: 4,
+    })
 }
 
 #[test]
@@ -90,7 +101,7 @@ fn a_launch_that_fails_or_hangs_by_the_programs_own_account_fails() {
     let failed = Some("the launch did not end within 60 s".to_string());
     for ended in [Ended::TimedOut, exited(1)] {
         let log = Log::parse("========= COMPUTE-SANITIZER\n");
-        let result = log.judge(&ended, failed.clone(), 120, [1, 4]);
+        let result = judge(&log, &ended, failed.clone(), 1);
         assert_eq!(
             (result.verdict, &result.reason),
             (Verdict::Fail, failed.as_ref().unwrap())
