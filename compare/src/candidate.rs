@@ -1,4 +1,5 @@
-//! `compare candidate`: a Python callable of the user's own through the gates, timed against the ladder and its peers.
+//! `compare candidate`: takes a Python callable of the user's own through the gates, and times it
+//! against the ladder and its peers.
 
 mod call;
 
@@ -18,7 +19,8 @@ use crate::pages::{self, json};
 use crate::progress::Progress;
 use crate::python;
 use crate::python::bench::{Bench, Item};
-use crate::python::session::{Callable, Python, SessionError};
+use crate::python::pair::absent;
+use crate::python::session::{Callable, Hello, Python, SessionError};
 use crate::stages::Ladder;
 use crate::table::{Kind, ProblemPlace, Results, Row, StageMeta, Subject, Table};
 use anyhow::{Context, bail, ensure};
@@ -33,7 +35,7 @@ use common::verdict::Verdict;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -43,13 +45,15 @@ The candidate is a Python function on torch tensors:
       ...                                       q [B, H, S, D], k and v [B, Hkv, Skv, D], float16 or bfloat16; returns a tensor
                                                 like q, a new one on every call
 
-Key heads are shared by H / Hkv query heads. The causal mask is aligned bottom-right: row i sees keys up to
-i + Skv - S, and a row without keys is 0. Tensors are strided, with the last dimension dense. E4M3 (float8_e4m3fn in,
-float16 out) is tried if the function has an argument `scales`: three float32 tensors [B, heads], of q, k and v, by which their
-values are to be multiplied. A function raises NotImplementedError for what it does not support; that is listed and no failure.
+Key heads are shared by H / Hkv query heads. The causal mask is aligned bottom-right: row i sees
+keys up to i + Skv - S, and a row without keys is 0. Tensors are strided, with the last dimension
+dense. E4M3 (float8_e4m3fn in, float16 out) is tried if the function has an argument `scales`: three
+float32 tensors [B, heads], of q, k and v, by which their values are to be multiplied. A function
+raises NotImplementedError for what it does not support; that is listed and no failure.
 
-It runs in a process of its own, on the GPU if torch sees one, through the problems, inputs and gates C1 to C6 of our stages, and on a
-GPU is timed against PyTorch and our fastest stage. Prints the gates, the ratios and the verdict.
+It runs in a process of its own, on the GPU if torch sees one, through the problems, inputs and
+gates C1 to C6 of our stages, and on a GPU is timed against PyTorch and our fastest stage. Prints
+the gates, the ratios and the verdict.
 
 Examples:
   compare candidate mine.py:attention           everything that this machine can check
@@ -72,9 +76,18 @@ pub struct CandidateArgs {
     #[command(flatten)]
     pub cases: CaseFlags,
     /// Seconds that a call may take, compilation included, before its process is ended
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, allow_negative_numbers = true, value_parser = at_least_one::<u64>)]
-    pub patience: u64,
-    /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
+    // The alias is the flag's name until 2026-11-28; it goes with the next release.
+    #[arg(
+        long,
+        alias = "patience",
+        value_name = "SECONDS",
+        default_value_t = 120,
+        allow_negative_numbers = true,
+        value_parser = at_least_one::<u64>
+    )]
+    pub timeout: u64,
+    /// The Python that has torch [default: PYTHON, else what scripts/python installed, else
+    /// python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
     /// Print JSON, whose fields docs/rows.md names
@@ -82,50 +95,42 @@ pub struct CandidateArgs {
     pub json: bool,
 }
 
-/// `mine.py:attention`.
-fn named(args: &CandidateArgs) -> anyhow::Result<Callable> {
+/// Reads `mine.py:attention`.
+fn callable(args: &CandidateArgs) -> anyhow::Result<Callable> {
     let text = &args.candidate;
-    let parts = text
+    let (file, function) = text
         .rsplit_once(':')
-        .filter(|(file, function)| file.ends_with(".py") && !function.is_empty());
-    let (file, function) = parts.with_context(|| {
-        format!("expected FILE.py:FUNCTION, such as mine.py:attention, not '{text}'")
-    })?;
-    let file = Path::new(file)
+        .filter(|(file, function)| file.ends_with(".py") && !function.is_empty())
+        .with_context(|| {
+            format!("expected FILE.py:FUNCTION, such as mine.py:attention, not '{text}'")
+        })?;
+    let path = Path::new(file)
         .canonicalize()
         .with_context(|| format!("cannot read {file}"))?;
-    // Python is told of it in JSON.
+    // The path goes to Python in JSON.
     ensure!(
-        file.to_str().is_some(),
+        path.to_str().is_some(),
         "{} is not valid UTF-8; move it to a folder whose path is",
-        file.display()
+        path.display()
     );
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(Callable {
         name: format!("{name}:{function}"),
-        file,
+        file: path,
         function: function.to_string(),
-        patience: Duration::from_secs(args.patience),
+        timeout: Duration::from_secs(args.timeout),
     })
 }
 
+/// Checks a candidate on all cases, and times it if it is green and there is a GPU.
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
-    let named = named(args)?;
+    let callable = callable(args)?;
     let committed = Results::read(&machine::results())?;
-    let subject = Subject::from(named.name.as_str());
-    // Before the file is loaded, which may hang.
+    let subject = Subject::from(callable.name.as_str());
+    // The signals are caught before the file is loaded, which may hang.
     let interrupted = interrupted().context("cannot wait for signals")?;
-    let mut python = Python::new(python::program(args.python.as_deref()), Some(named));
-    let hello = match python.start() {
-        Ok(hello) => hello.clone(),
-        Err(SessionError::Interrupted) => bail!(io::Error::from(io::ErrorKind::Interrupted)),
-        Err(error @ SessionError::Load(_)) => {
-            bail!("{} cannot be loaded: {error}", args.candidate)
-        }
-        Err(error) => bail!(NoData(format!(
-            "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {error}"
-        ))),
-    };
+    let mut python = Python::new(python::program(args.python.as_deref()), Some(callable));
+    let hello = start(&mut python, args)?;
     let ladder = Ladder::open()?;
     // A GPU that our stages have no code for can still time the candidate.
     let opened;
@@ -148,23 +153,18 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         Some(_) => BackendKind::Cuda,
         None => BackendKind::Emulated,
     };
-    let (planned, timings) = plan::candidate(&subject, &request, backend)?;
-    limits::check_cases(&planned)?;
-    let exchange = Scratch::new("candidate")?;
-    let mut bars = Progress::default();
-    let mut cases = Vec::new();
-    for (done, case) in planned.iter().enumerate() {
-        if interrupted.load(Ordering::Relaxed) {
-            break;
-        }
-        bars.step("case", &case.place().to_string(), done, planned.len());
-        let row = check(case, &mut python, &exchange, device)?;
-        // A call that was interrupted says nothing.
-        if interrupted.load(Ordering::Relaxed) {
-            break;
-        }
-        cases.push(row);
-    }
+    let planned = plan::candidate(&subject, &request, backend)?;
+    limits::check_cases(&planned.cases)?;
+    let mut session = CandidateSession {
+        args,
+        python,
+        exchange: Scratch::new("candidate")?,
+        device,
+        ladder: &ladder,
+        interrupted: &interrupted,
+        bars: Progress::default(),
+    };
+    let cases = session.check_all(&planned.cases)?;
     let mut judged = Candidate {
         device: hello.gpu.unwrap_or("the processor".to_string()),
         summary: summary(subject, Kind::PeerSession, &Vec::from_iter(&cases)),
@@ -172,57 +172,11 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         timed: Table::default(),
         is_interrupted: false,
     };
-    let is_timed = args.cases.iters != Some(0) && judged.verdict() == Verdict::Pass;
     // No number without a green gate.
-    if let (true, Some(device)) = (is_timed, device) {
-        let is_supported = |problem: &&Problem| {
-            judged.cases.iter().any(|row| {
-                matches!(&row.kind, Kind::CandidateCase(case) if case.problem == ProblemPlace::of(problem))
-                    && !row.verdicts.is_empty()
-            })
-        };
-        let timings: Vec<&Problem> = timings.iter().filter(is_supported).collect();
-        let builds = ladder.builds()?;
-        let mut peers = Python::new(python::program(args.python.as_deref()), None);
-        match peers.start() {
-            Ok(hello) => judged.timed.extend(hello.absent.clone()),
-            Err(error) => judged.add(Row::absent_peer(DEFAULT, None, error.to_string())),
-        }
-        let table = ours(&committed, &ladder, &builds).unwrap_or_else(|reason| {
-            judged.add(Row::absent_peer("our stages", None, reason));
-            Table::default()
-        });
-        let plan = python::plan(args.cases.iters);
-        let bench = Bench {
-            device,
-            stages: &ladder.stages,
-            view: View::committed(&builds, &table),
-            // An empty kernel is compiled with ours.
-            zero_us: device.zero_us(&plan).unwrap_or(0.0),
-            plan,
-            exchange,
-        };
-        for (done, &problem) in timings.iter().enumerate() {
-            if interrupted.load(Ordering::Relaxed) {
-                break;
-            }
-            let place = ProblemPlace::of(problem);
-            bars.step("timing", &place.to_string(), done, timings.len());
-            let item = Item {
-                place,
-                problem: *problem,
-                stages: vec![],
-                tried: builds.iter().map(|stage| stage.id.clone()).collect(),
-                library: None,
-            };
-            let rows = bench.measure(&item, &mut [&mut python, &mut peers])?;
-            if interrupted.load(Ordering::Relaxed) {
-                break;
-            }
-            rows.into_iter().for_each(|row| judged.add(row));
-        }
+    if args.cases.iters != Some(0) && judged.verdict() == Verdict::Pass {
+        session.time_all(&planned.timings, &committed, &mut judged)?;
     }
-    judged.is_interrupted = interrupted.load(Ordering::Relaxed);
+    judged.is_interrupted = session.is_interrupted();
     if args.json {
         return Answer::json(judged.exit(), &json::Candidate::from(&judged));
     }
@@ -230,45 +184,159 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     Ok(Answer::page(judged.exit(), &page))
 }
 
-fn check(
-    case: &PlannedCase,
-    python: &mut Python,
-    exchange: &Scratch,
-    device: Option<&CudaDevice>,
-) -> anyhow::Result<Row> {
-    let check::Source::Seeded { family, seed } = case.source else {
-        bail!("{} is of no generated inputs", case.place());
-    };
-    let inputs = Inputs::generate(&case.problem, family, seed);
-    let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
-    let outcome = match call::launch(python, exchange, &staged) {
-        Ok(launched) => {
-            let reference = match device {
-                Some(device) => device.reference(&inputs, launched.probability),
-                None => reference(&inputs, launched.probability),
-            }?;
-            Ok(launched.judge(&reference))
+/// Starts the Python that has the candidate.
+fn start(python: &mut Python, args: &CandidateArgs) -> anyhow::Result<Hello> {
+    match python.start() {
+        Ok(hello) => Ok(hello.clone()),
+        Err(SessionError::Interrupted) => bail!(io::Error::from(io::ErrorKind::Interrupted)),
+        Err(error @ SessionError::Load(_)) => {
+            bail!("{} cannot be loaded: {error}", args.candidate)
         }
-        Err(none) => Err(none),
-    };
-    let row = Row::new(&case.subject, Kind::CandidateCase(case.place()));
-    Ok(row.outcome(&outcome))
+        Err(error) => bail!(NoData(format!(
+            "a candidate is called by a Python with PyTorch; run scripts/python, or name one by \
+             --python: {error}"
+        ))),
+    }
 }
 
-/// What the committed table of this GPU says of which of ours are right and fast.
+/// A candidate that is being checked and timed.
+struct CandidateSession<'a> {
+    args: &'a CandidateArgs,
+    python: Python,
+    exchange: Scratch,
+    device: Option<&'a CudaDevice>,
+    ladder: &'a Ladder,
+    interrupted: &'a AtomicBool,
+    bars: Progress,
+}
+
+impl CandidateSession<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Checks the candidate on each case, until an interrupt.
+    fn check_all(&mut self, planned: &[PlannedCase]) -> anyhow::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for (done, case) in planned.iter().enumerate() {
+            if self.is_interrupted() {
+                break;
+            }
+            let place = case.place().to_string();
+            self.bars.step("case", &place, done, planned.len());
+            let row = self.check(case)?;
+            // A call that was interrupted decides nothing.
+            if self.is_interrupted() {
+                break;
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    fn check(&mut self, case: &PlannedCase) -> anyhow::Result<Row> {
+        let check::Source::Seeded { family, seed } = case.source else {
+            bail!("{} is of no generated inputs", case.place());
+        };
+        let inputs = Inputs::generate(&case.problem, family, seed);
+        let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
+        let outcome = match call::launch(&mut self.python, &self.exchange, &staged) {
+            Ok(launched) => {
+                let reference = match self.device {
+                    Some(device) => device.reference(&inputs, launched.probability),
+                    None => reference(&inputs, launched.probability),
+                }?;
+                Ok(launched.judge(&reference))
+            }
+            Err(no_output) => Err(no_output),
+        };
+        let row = Row::new(&case.subject, case.place(), Source::Peers);
+        Ok(rows::of_outcome(row, &outcome))
+    }
+
+    /// Times the candidate beside ours and PyTorch on the problems that it supports, until an
+    /// interrupt.
+    fn time_all(
+        &mut self,
+        timings: &[Problem],
+        committed: &Results,
+        judged: &mut Candidate,
+    ) -> anyhow::Result<()> {
+        let Some(device) = self.device else {
+            return Ok(());
+        };
+        let mut supported = timings.to_vec();
+        supported.retain(|problem| is_supported(&judged.cases, problem));
+        let builds = self.ladder.builds()?;
+        let mut peers = Python::new(python::program(self.args.python.as_deref()), None);
+        match peers.start() {
+            Ok(hello) => judged.timed.extend(hello.absent.clone()),
+            Err(error) => judged.add(absent(DEFAULT, Place::All, error.to_string())),
+        }
+        let table = ours(committed, self.ladder, &builds).unwrap_or_else(|reason| {
+            judged.add(absent("our stages", Place::All, reason));
+            Table::default()
+        });
+        let plan = python::plan(self.args.cases.iters);
+        let bench = Bench {
+            device,
+            stages: &self.ladder.stages,
+            view: View::committed(&builds, &table),
+            // An empty kernel is compiled with ours.
+            zero_us: device.zero_us(&plan).unwrap_or(0.0),
+            plan,
+            exchange: &self.exchange,
+        };
+        for (done, problem) in supported.iter().enumerate() {
+            if self.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            let place = ProblemPlace::of(problem);
+            self.bars
+                .step("timing", &place.to_string(), done, supported.len());
+            let item = Item {
+                place,
+                problem: *problem,
+                stages: vec![],
+                tried: builds.iter().map(|stage| stage.id.clone()).collect(),
+                library: None,
+            };
+            let rows = bench.measure(&item, &mut [&mut self.python, &mut peers])?;
+            if self.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            for row in rows {
+                judged.add(row);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a case of the problem was judged.
+fn is_supported(cases: &[Row], problem: &Problem) -> bool {
+    let expected = ProblemPlace::of(problem);
+    cases.iter().any(|row| {
+        matches!(&row.place, Place::Case(place, _) if *place == expected)
+            && !row.verdicts.is_empty()
+    })
+}
+
+/// Returns the part of the committed table of this GPU that knows which of ours are right and fast.
 fn ours(committed: &Results, ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
     let info = ladder.gpu.as_ref().map_err(String::clone)?.info();
-    let table = committed.of_gpu(&machine::machine(Ok(info)).name);
-    let view = View::committed(stages, &table);
-    let table = table.part(|row| !view.is_stale(row));
-    let is_known = best::shown(&View::committed(stages, &table))
+    let all = committed.of_gpu(&machine::machine(Ok(info)).name);
+    let view = View::committed(stages, &all);
+    let current = all.part(|row| !view.is_stale(row));
+    if best::shown(&View::committed(stages, &current))
         .next()
-        .is_some();
-    let none = || {
-        format!(
-            "no table says which of our variants are green on {}; run `compare`, and `compare accept` the run",
+        .is_none()
+    {
+        return Err(format!(
+            "no table says which of our variants are green on {}; run `compare`, and `compare accept` \
+             the run",
             info.name
-        )
-    };
-    is_known.then_some(table).ok_or_else(none)
+        ));
+    }
+    Ok(current)
 }

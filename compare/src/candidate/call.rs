@@ -1,7 +1,8 @@
-//! A case of a candidate: several calls that a correct one answers alike, and what gives those away that cheat.
+//! A case of a candidate: several calls that a correct one answers alike, and signs of those that
+//! cheat.
 
 use crate::instrument::process::Scratch;
-use crate::python::bench::take;
+use crate::python::bench::read_and_remove;
 use crate::python::session::{Python, SessionError};
 use common::check::{Launched, NoOutput, Run, StagedInputs};
 use common::device::{Execution, Staged};
@@ -13,99 +14,113 @@ use common::verdict::{GateId, GateResult};
 use serde_json::json;
 use std::sync::Arc;
 
+/// One call of a case.
 struct Call {
     label: &'static str,
-    /// Memory that the candidate's process keeps for these calls.
+    /// The memory that the candidate's process keeps for these calls.
     place: &'static str,
     /// Whether V has the other sign, and so the output.
-    negated: bool,
+    is_negated: bool,
 }
 
-/// The first has its tensors where those of the previous case were, so that results kept by address are wrong; so does the second,
-/// with other values, whose output is that of the first with the opposite sign; the third has the first's values at other addresses.
-/// C5 and C6 are of all three. All outputs are kept until the last call.
+/// The calls of a case. The first has its tensors where those of the previous case were, so that
+/// results kept by address are wrong; so does the second, with other values, whose output is that
+/// of the first with the opposite sign; the third has the first's values at other addresses. C5 and
+/// C6 judge all three. All outputs are kept until the last call.
 const CALLS: [Call; 3] = [
     Call {
         label: "call 1",
         place: "here",
-        negated: false,
+        is_negated: false,
     },
     Call {
         label: "call 2, V negated",
         place: "here",
-        negated: true,
+        is_negated: true,
     },
     Call {
         label: "call 3, other addresses",
         place: "elsewhere",
-        negated: false,
+        is_negated: false,
     },
 ];
 
-/// Calls the candidate on the strided tensors of `staged`. The caller judges what it wrote, and computes the reference only then.
+/// Calls the candidate on the strided tensors of `staged`. The caller judges what it wrote, and
+/// computes the reference only then.
 pub fn launch(
     python: &mut Python,
     exchange: &Scratch,
     staged: &Arc<StagedInputs>,
 ) -> Result<Launched, NoOutput> {
-    let of = staged.of_launch(0);
-    let (mut runs, mut findings): (Vec<Run>, Vec<GateResult>) = (Vec::new(), Vec::new());
+    let tensors = staged.of_launch(0);
+    let mut runs: Vec<Run> = Vec::new();
+    let mut findings: Vec<GateResult> = Vec::new();
     for call in &CALLS {
-        let called = call.make(python, exchange, of);
-        let (found, mut execution) = called.map_err(|error| match error.downcast_ref() {
-            Some(SessionError::Unsupported(reason)) => {
-                let reason = reason.clone();
-                Unsupported::ByItself { reason }.into()
-            }
-            _ => NoOutput::Failed {
-                reason: format!("{error:#}"),
-                fatal: false,
-            },
-        })?;
-        for (gate, what) in found {
-            let reason = format!("{}: {what}", call.label);
+        let mut called = call.make(python, exchange, tensors).map_err(no_output)?;
+        for (gate, problem) in called.findings {
+            let reason = format!("{}: {problem}", call.label);
             findings.push(GateResult::fail(gate, reason));
         }
-        if call.negated {
-            turn_back(of, &runs[0].execution.output, &mut execution);
+        if call.is_negated {
+            let first = &runs[0].execution.output;
+            undo_negation_of_v(tensors, first, &mut called.execution);
         }
         runs.push(Run {
             label: call.label.to_string(),
             index: 0,
-            execution,
+            execution: called.execution,
         });
     }
-    findings.dedup_by_key(|found| found.gate);
+    findings.dedup_by_key(|finding| finding.gate);
     Ok(Launched {
         staged: Arc::clone(staged),
-        probability: Probability::of_operands(of.problem.dtype),
+        probability: Probability::of_operands(tensors.problem.dtype),
         runs,
         findings,
     })
 }
 
+fn no_output(error: anyhow::Error) -> NoOutput {
+    match error.downcast_ref() {
+        Some(SessionError::Unsupported(reason)) => {
+            let reason = reason.clone();
+            Unsupported::ByItself { reason }.into()
+        }
+        _ => NoOutput::Failed {
+            reason: format!("{error:#}"),
+            fatal: false,
+        },
+    }
+}
+
+/// A call that returned.
+struct Called {
+    /// The gates that fail where it was made, with the reasons.
+    findings: Vec<(GateId, String)>,
+    execution: Execution,
+}
+
 impl Call {
-    /// The gates that fail where it is made, and why, and what it leaves.
     fn make(
         &self,
         python: &mut Python,
         exchange: &Scratch,
-        of: &Staged,
-    ) -> anyhow::Result<(Vec<(GateId, String)>, Execution)> {
+        tensors: &Staged,
+    ) -> anyhow::Result<Called> {
         let after = |name: &str| exchange.path(&format!("{name}-after"));
         let mut arguments = json!({
             "peer": python.candidate.as_ref().map(|candidate| &candidate.name),
             "place": self.place,
-            "dtype": of.problem.dtype,
+            "dtype": tensors.problem.dtype,
             "fresh": self.label == CALLS[0].label,
-            "causal": of.problem.mask == Mask::Causal,
-            "scale": of.problem.softmax_scale,
+            "causal": tensors.problem.mask == Mask::Causal,
+            "scale": tensors.problem.softmax_scale,
             "output": exchange.path("o"),
         });
-        for operand in &of.inputs {
+        for operand in &tensors.inputs {
             let image = &operand.image;
             let mut bytes = image.bytes.clone();
-            if self.negated && operand.name == "v" {
+            if self.is_negated && operand.name == "v" {
                 negate(image, &mut bytes);
             }
             arguments[operand.name] = json!({
@@ -118,40 +133,48 @@ impl Call {
             });
         }
         python.start()?;
-        let found = python.ask("call", arguments)?;
-        let dense = take(&exchange.path("o"));
+        let findings = python.ask("call", arguments)?;
+        let dense = read_and_remove(&exchange.path("o"));
         let execution = Execution {
-            // What cannot be read has no bytes, which gate C6 fails.
+            // A file that cannot be read has no bytes, which gate C6 fails.
             inputs: ["q", "k", "v"].map(|name| std::fs::read(after(name)).unwrap_or_default()),
-            output: of.output.with_elements(&dense),
+            output: tensors.output.with_elements(&dense),
             lse: None,
         };
-        Ok((found, execution))
+        Ok(Called {
+            findings,
+            execution,
+        })
     }
 }
 
 /// Turns the sign of all elements; NaN stays NaN.
 fn negate(image: &Image, bytes: &mut [u8]) {
-    let highest = bytes
-        .iter_mut()
-        .skip(image.element_bytes - 1)
-        .step_by(image.element_bytes);
-    highest.for_each(|byte| *byte ^= 0x80);
+    for element in bytes.chunks_exact_mut(image.element_bytes) {
+        element[image.element_bytes - 1] ^= 0x80;
+    }
 }
 
-/// Turns what a call wrote for V negated into what it would have written for V, for which it wrote `first`: negating all products
-/// changes no rounding, so that a correct output has the same bits but for the sign. Elements without a sign to turn are as in `first`:
-/// a sum that cancels is +0 in both, and the sign of NaN means nothing.
-fn turn_back(of: &Staged, first: &[u8], execution: &mut Execution) {
-    for (operand, after) in of.inputs.iter().zip(&mut execution.inputs) {
+/// Turns what a call wrote for V negated into what it would have written for V, for which it wrote
+/// `first`: negating all products changes no rounding, so that a correct output has the same bits
+/// but for the sign. Elements without a sign to turn become those of `first`: a sum that cancels is
+/// +0 in both, and the sign of NaN means nothing.
+fn undo_negation_of_v(tensors: &Staged, first: &[u8], execution: &mut Execution) {
+    for (operand, after) in tensors.inputs.iter().zip(&mut execution.inputs) {
         if operand.name == "v" {
             negate(&operand.image, after);
         }
     }
     let output = &mut execution.output;
-    let values = of.values(first).into_iter().zip(of.values(output));
-    // What lies around the output's elements is as it was.
-    let elements = of.output.element_ranges().flat_map(|row| row.step_by(2));
+    let values = tensors
+        .values(first)
+        .into_iter()
+        .zip(tensors.values(output));
+    // The bytes around the output's elements stay.
+    let elements = tensors
+        .output
+        .element_ranges()
+        .flat_map(|row| row.step_by(2));
     for (at, (first_value, value)) in elements.zip(values) {
         let is_unsigned =
             (first_value == 0.0 && value == 0.0) || (first_value.is_nan() && value.is_nan());
@@ -175,7 +198,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("o");
         std::fs::write(&path, [7]).unwrap();
-        assert_eq!([take(&path), take(&path)], [vec![7], vec![]]);
+        assert_eq!(
+            [read_and_remove(&path), read_and_remove(&path)],
+            [vec![7], vec![]]
+        );
     }
 
     #[test]
@@ -198,12 +224,13 @@ mod tests {
         }
     }
 
-    /// What a right candidate leaves on V negated is, turned back, what it left on V; anything else is not.
+    /// A right candidate leaves on V negated what it left on V, but for the sign; a wrong one does
+    /// not.
     #[test]
     fn what_is_left_on_v_negated_is_turned_back_but_for_what_has_no_sign() {
         for dtype in Dtype::ALL {
             let problem = Problem::new(Shape::bhsd(1, 1, 1, 64), dtype, Mask::Full).unwrap();
-            let of = Staged::new(
+            let tensors = Staged::new(
                 &Inputs::generate(&problem, Family::Normal, 0),
                 Layout::Strided,
             );
@@ -213,11 +240,11 @@ mod tests {
                     .into_iter()
                     .flat_map(u16::to_le_bytes)
                     .collect();
-                let mut inputs = [0, 1, 2].map(|i| of.inputs[i].image.bytes.clone());
+                let mut inputs = [0, 1, 2].map(|i| tensors.inputs[i].image.bytes.clone());
                 if negated {
-                    negate(&of.inputs[2].image, &mut inputs[2]);
+                    negate(&tensors.inputs[2].image, &mut inputs[2]);
                 }
-                let output = of.output.with_elements(&dense);
+                let output = tensors.output.with_elements(&dense);
                 let lse = None;
                 Execution {
                     inputs,
@@ -229,7 +256,7 @@ mod tests {
             let first = left([0x0000, 0x7FFF, 0x3C00, 0xBC01], false);
             let turned = |values| {
                 let mut execution = left(values, true);
-                turn_back(&of, &first.output, &mut execution);
+                undo_negation_of_v(&tensors, &first.output, &mut execution);
                 assert_eq!(execution.inputs, first.inputs);
                 execution.output == first.output
             };
