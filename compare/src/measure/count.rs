@@ -1,4 +1,5 @@
-//! Records counters of a plan's variants in the emulator, whatever its backend: the basis of evidence claims (E1).
+//! Records counters of a plan's variants in the emulator, whatever its backend: the basis of
+//! evidence claims (E1).
 
 use super::execute::Executor;
 use super::sink::{ExecuteError, Sink};
@@ -15,7 +16,7 @@ impl Executor<'_> {
         let counted = &self.plan.counted;
         let mut inputs: HashMap<Dtype, Staged> = HashMap::new();
         for (done, (subject, dtype)) in counted.iter().enumerate() {
-            sink.starts("counting", subject.as_str(), done, counted.len());
+            sink.on_start("counting", subject.as_str(), done, counted.len());
             let staged = inputs.entry(*dtype).or_insert_with(|| {
                 let inputs = Inputs::generate(&claims_problem(*dtype), Family::Normal, 0);
                 Staged::new(&inputs, Layout::Packed)
@@ -25,8 +26,8 @@ impl Executor<'_> {
                 Ok(prepared) => count(&prepared, staged),
                 Err(unsupported) => Err(unsupported.into()),
             };
-            run.append(Row::counters(subject.clone(), *dtype, &counted));
-            sink.grown(run)?;
+            run.append(rows::counters(subject.clone(), *dtype, &counted));
+            sink.on_rows_added(run)?;
         }
         Ok(())
     }

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Below a folder of runs; whatever lists those skips it.
 const FILE: &str = ".took.json";
 
-/// A run of fewer cases than this part of the planned ones tells nothing: most of its time was its start.
+/// A run of fewer cases than this part of the planned ones tells nothing: most of its time was its
+/// start.
 const LEAST_SHARE: usize = 10;
 
 /// What a run took.
@@ -37,13 +38,15 @@ pub struct Planned {
     pub timings: usize,
 }
 
-/// Reads what runs below `folder` took: the last of each kind. Nothing where there is none, or a file of another version.
+/// Reads what runs below `folder` took: the last of each kind. Nothing where there is none, or a
+/// file of another version.
 pub fn read(folder: &Path) -> Vec<Took> {
     let text = std::fs::read(folder.join(FILE)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Keeps what a run took in place of the last like it. That it cannot be kept is no reason to end a run.
+/// Keeps what a run took in place of the last like it. That it cannot be kept is no reason to end a
+/// run.
 pub fn keep(folder: &Path, took: Took) {
     let mut all = read(folder);
     all.retain(|other| !is_alike(other, &took));
@@ -57,7 +60,8 @@ fn is_alike(one: &Took, other: &Took) -> bool {
     (one.tier, one.backend) == (other.tier, other.backend)
 }
 
-/// `1,234 cases: about 3 min, by the last such run here (1,180 in 170 s)`; without such a run the cases alone.
+/// `1,234 cases: about 3 min, by the last such run here (1,180 in 170 s)`; without such a run the
+/// cases alone.
 pub fn line(before: &[Took], tier: Tier, backend: BackendKind, planned: Planned) -> String {
     let cases = format!("{} cases", common::metric::grouped(planned.cases as u64));
     let last = before
@@ -113,7 +117,8 @@ impl Took {
         }
     }
 
-    /// Estimates what another run takes: cases by cases, and turns at the power limit by kernels that are timed.
+    /// Estimates what another run takes: cases by cases, and turns at the power limit by kernels
+    /// that are timed.
     fn seconds_of(&self, planned: Planned) -> f64 {
         let checking = (self.seconds - self.sustained_seconds).max(0.0) / self.cases as f64;
         let sustained = self.sustained_seconds / self.timings.max(1) as f64;

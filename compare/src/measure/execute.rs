@@ -1,5 +1,6 @@
-//! Executes a plan on the real stages. In rounds, each a stage's cases and then its times, or a given problem's; then the cases that no
-//! time waits for, counters, and what claims compare.
+//! Executes a plan on the real stages. In rounds, each a stage's cases and then its times, or a
+//! given problem's; then come the cases that no time waits for, counters, and the pairs that claims
+//! compare.
 
 use super::plan::{Mode, Plan, PlannedCase, Round};
 use super::sink::{ExecuteError, Sink};
@@ -15,7 +16,7 @@ use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::table::session::claims;
-use crate::table::{Kind, ProblemPlace, Relation, Row, Run, StageMeta, Subject, measured};
+use crate::table::{Place, ProblemPlace, Relation, Row, Run, Source as By, Subject};
 use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::BackendKind;
 use common::device::cuda::{CudaDevice, CudaError};
@@ -33,27 +34,28 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many launches gate C5 compares on a GPU.
+/// The number of launches that gate C5 compares on a GPU.
 const GPU_LAUNCHES: usize = 3;
 
-/// How many bytes of output may wait on the host to be judged, unless a single case leaves more.
+/// The most bytes of output that wait on the host to be judged, unless a single case leaves more.
 const IN_FLIGHT_BYTES: usize = 1 << 30;
 
-/// The emulator runs several problems of at most this many scores at once; larger ones have enough blocks for all
-/// processors.
+/// The most scores of a problem that the emulator runs beside others; larger ones have enough
+/// blocks for all processors.
 const SMALL_SCORES: u64 = 50_000;
 
-/// Cases that are judged together, per processor: more than one, so that no processor waits long for the slowest case.
+/// The cases that are judged together, per processor: more than one, so that no processor waits
+/// long for the slowest case.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
-/// Without `--iters`, [`Executor::samples_elsewhere`].
+/// The default of [`Executor::samples_elsewhere`], without `--iters`.
 const SAMPLES_ELSEWHERE: usize = 100;
 
 pub struct Executor<'a> {
     pub plan: &'a Plan,
     pub stages: &'a [LoadedStage],
     pub device: Option<&'a CudaDevice>,
-    /// What kernels are timed on, and large references computed: the device.
+    /// The device as it times kernels and computes large references.
     pub timer: Option<&'a dyn Timer>,
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
@@ -64,11 +66,12 @@ pub struct Executor<'a> {
     pub in_flight: usize,
 }
 
-/// Warm-up of an arm that is timed right after another. Claims, which are judged on pairs, use the full warm-up.
+/// The warm-up of an arm that is timed right after another. Claims, which are judged on pairs, use
+/// the full warm-up.
 const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
 
 impl<'a> Executor<'a> {
-    /// In the emulator only.
+    /// Makes an executor that runs in the emulator only.
     pub fn new(plan: &'a Plan, stages: &'a [LoadedStage]) -> Self {
         Self {
             plan,
@@ -108,29 +111,31 @@ impl<'a> Executor<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
         let mut asked: Vec<PlannedCase> = Vec::new();
-        let (mut made, mut timed) = (None, 0);
+        let mut made = None;
+        let mut timed = 0;
         for Round { cases, timings } in self.plan.rounds() {
             self.cases(&cases, &mut made, run, sink)?;
             let (Some(benches), Some(zero_us)) = (benches.as_mut(), zero_us) else {
                 continue;
             };
             asked.extend(cases.into_iter().cloned());
-            // Of what was asked so far; the run itself sums up whole variants alone.
+            // A variant is judged by its cases so far; the run itself sums up whole variants alone.
             let mut judged = run.clone();
             summarise(&mut judged, &asked);
-            let timings = green(&View::alone(&judged), timings);
-            self.time(benches, zero_us, &timings, timed, run, sink)?;
-            timed += timings.len();
+            let green = green(&View::alone(&judged), timings);
+            self.time(benches, zero_us, &green, timed, run, sink)?;
+            timed += green.len();
         }
         Ok(())
     }
 
-    /// Plans are made from the same ladder.
+    /// Returns a stage; plans are made from the same ladder.
     pub fn stage(&self, id: &str) -> &LoadedStage {
         loaded(self.stages, id)
     }
 
-    /// Runs cases, problem by problem, so that inputs and references are made once for all variants among them.
+    /// Runs cases, problem by problem, so that inputs and references are made once for all variants
+    /// among them.
     fn cases(
         &self,
         cases: &[&PlannedCase],
@@ -138,61 +143,71 @@ impl<'a> Executor<'a> {
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
-        let (stages, total) = (self.stages, self.plan.cases.len());
+        let total = self.plan.cases.len();
         let mut done = run.cases().count();
         let by_inputs = cases
             .iter()
             .map(|&case| ((case.problem, &case.source), case));
         for (_, group) in grouped(by_inputs) {
-            let before = made.take().filter(|made| made.is_of(group[0]));
-            let MadeInputs {
-                inputs,
-                staged,
-                references,
-                ..
-            } = made.insert(match before {
-                Some(before) => before,
-                None => self.make(group[0])?,
-            });
-            for cases in group.chunks(self.in_flight(group[0], staged)) {
-                let launched = self.launch(cases, staged, |index| {
-                    sink.starts("case", &label(cases[index]), done + index, total);
+            let inputs = match made.take() {
+                Some(inputs) if inputs.is_of(group[0]) => made.insert(inputs),
+                _ => made.insert(self.make(group[0])?),
+            };
+            for cases in group.chunks(self.in_flight(group[0], &inputs.staged)) {
+                let launched = self.launch(cases, &inputs.staged, |index| {
+                    sink.on_start("case", &label(cases[index]), done + index, total);
                 });
                 done += cases.len();
-                for probability in launched
-                    .iter()
-                    .flatten()
-                    .map(|launched| launched.probability)
-                {
-                    if let Entry::Vacant(place) = references.entry(probability) {
-                        let reference = self.reference(inputs, probability);
-                        place.insert(
-                            reference.map_err(|source| no_reference(group[0].place(), source))?,
-                        );
-                    }
+                for case in launched.iter().flatten() {
+                    self.add_reference(inputs, case.probability)
+                        .map_err(|source| no_reference(group[0].place(), source))?;
                 }
-                let (staged, references) = (&*staged, &*references);
-                let judge = |case: &PlannedCase, launched: Result<Launched, NoOutput>| {
-                    launched.and_then(|launched| {
-                        let reference = &references[&launched.probability];
-                        let mut checked = launched.judge(reference);
-                        if case.mode == Mode::Both {
-                            let (id, variant) = (case.subject.stage(), case.subject.name());
-                            let (stage, output) = (loaded(stages, id), &checked.output);
-                            let agree = check::both_backends(stage, variant, staged, output)?;
-                            checked.gates.push(agree);
-                        }
-                        Ok(checked)
-                    })
-                };
-                let judged = cases
-                    .par_iter()
-                    .zip(launched)
-                    .map(|(case, launched)| (*case, judge(case, launched)));
-                keep(judged.collect(), run, sink)?;
+                let judged = self.judge(cases, launched, inputs);
+                keep(judged, run, sink)?;
             }
         }
         Ok(())
+    }
+
+    /// Computes the reference for programs that hold P in `probability`, unless it is there.
+    fn add_reference(
+        &self,
+        made: &mut MadeInputs,
+        probability: Probability,
+    ) -> Result<(), ReferenceError> {
+        if let Entry::Vacant(place) = made.references.entry(probability) {
+            place.insert(self.reference(&made.inputs, probability)?);
+        }
+        Ok(())
+    }
+
+    /// Judges launches in parallel, each by the reference for its own type of P.
+    fn judge<'c>(
+        &self,
+        cases: &[&'c PlannedCase],
+        launched: Vec<Result<Launched, NoOutput>>,
+        made: &MadeInputs,
+    ) -> Vec<(&'c PlannedCase, Outcome)> {
+        let stages = self.stages;
+        let (staged, references) = (&made.staged, &made.references);
+        cases
+            .par_iter()
+            .zip(launched)
+            .map(|(&case, launched)| {
+                let outcome = launched.and_then(|launched| {
+                    let reference = &references[&launched.probability];
+                    let mut checked = launched.judge(reference);
+                    if case.mode == Mode::Both {
+                        let stage = loaded(stages, case.subject.stage());
+                        let (variant, output) = (case.subject.name(), &checked.output);
+                        let agree = check::both_backends(stage, variant, staged, output)?;
+                        checked.gates.push(agree);
+                    }
+                    Ok(checked)
+                });
+                (case, outcome)
+            })
+            .collect()
     }
 
     fn make(&self, case: &PlannedCase) -> Result<MadeInputs, ExecuteError> {
@@ -227,8 +242,9 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// How many cases like `case` are launched before they are judged. In the emulator a large problem keeps all processors busy
-    /// by itself; on a GPU its outputs fill the host's memory.
+    /// Returns how many cases like `case` are launched before they are judged. In the emulator a
+    /// large problem keeps all processors busy by itself; on a GPU its outputs fill the host's
+    /// memory.
     fn in_flight(&self, case: &PlannedCase, staged: &StagedInputs) -> usize {
         match case.mode {
             Mode::Device | Mode::Both => {
@@ -239,9 +255,9 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Launches `cases`, which are of one problem: one after the other on a GPU, in parallel in the emulator. `starts` is
-    /// called with the index of each case. After a sticky CUDA error there are fewer results than
-    /// cases.
+    /// Launches `cases`, which are of one problem: one after the other on a GPU, in parallel in the
+    /// emulator. Calls `starts` with the index of each case. After a sticky CUDA error there are
+    /// fewer results than cases.
     fn launch(
         &self,
         cases: &[&PlannedCase],
@@ -284,16 +300,18 @@ impl<'a> Executor<'a> {
         // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         // Problem by problem, so that all variants read the same buffers.
-        for (problem, subjects) in grouped(timings.iter().map(|(problem, of)| (*problem, of))) {
+        let by_problem = timings.iter().map(|(problem, subject)| (*problem, subject));
+        for (problem, subjects) in grouped(by_problem) {
             let timer = benches.timer;
             let bench = benches.of(&problem)?;
-            arm_plan.samples = match problem.has_claims() {
-                true => self.timing.samples,
-                false => self.samples_elsewhere,
+            arm_plan.samples = if problem.has_claims() {
+                self.timing.samples
+            } else {
+                self.samples_elsewhere
             };
             for subject in subjects {
                 let label = format!("{subject} {}", problem.shape.name());
-                sink.starts("timing", &label, done, self.plan.timings.len());
+                sink.on_start("timing", &label, done, self.plan.timings.len());
                 done += 1;
                 let stage = self.stage(subject.stage());
                 let Ok(prepared) = stage.prepare(subject.name(), &problem) else {
@@ -309,58 +327,73 @@ impl<'a> Executor<'a> {
                 let speed_of_light = bench.speed_of_light(timer, zero_us);
                 after.extend(speed_of_light.impossible(measurement.device.min));
                 let place = ProblemPlace::of(&problem);
-                run.append(Row::latency(subject.clone(), place, measurement, &after));
-                sink.grown(run)?;
+                run.append(rows::timing(subject.clone(), place, measurement, &after));
+                sink.on_rows_added(run)?;
             }
         }
         Ok(())
     }
 
-    /// Times all green variants of the plan's cases on each of its random problems, and judges their outputs.
+    /// Times all green variants of the plan's cases on each of its random problems, and judges
+    /// their outputs.
     pub fn draws(
         &self,
         device: &dyn Timer,
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
+        let mut subjects = distinct(self.plan.cases.iter().map(|case| &case.subject));
+        let view = View::alone(run);
+        subjects.retain(|subject| is_green(&view, subject, By::Gpu));
+        let total = self.plan.draws.len();
+        for (number, problem) in self.plan.draws.iter().enumerate() {
+            let place = ProblemPlace::of(problem).to_string();
+            sink.on_start("random problem", &place, number, total);
+            self.draw(device, &subjects, number, run)?;
+            sink.on_rows_added(run)?;
+        }
+        Ok(())
+    }
+
+    /// Times variants on the random problem of this number.
+    fn draw(
+        &self,
+        device: &dyn Timer,
+        subjects: &[&Subject],
+        number: usize,
+        run: &mut Run,
+    ) -> Result<(), ExecuteError> {
+        let problem = &self.plan.draws[number];
         let plan = TimingPlan {
             settling: Duration::from_millis(1),
             ..self.timing.clone()
         };
-        let subjects = distinct(self.plan.cases.iter().map(|case| &case.subject));
-        let subjects: Vec<&Subject> = {
-            let view = View::alone(run);
-            let green = |subject: &&Subject| is_green(&view, subject, BackendKind::Cuda);
-            subjects.into_iter().filter(green).collect()
-        };
-        let total = self.plan.draws.len();
-        for (number, problem) in self.plan.draws.iter().enumerate() {
-            let place = ProblemPlace::of(problem);
-            sink.starts("random problem", &place.to_string(), number, total);
-            let prepared = |subject: &&Subject| -> Option<(Subject, &LoadedStage, Prepared<'_>)> {
-                let stage = self.stage(subject.stage());
-                let prepared = stage.prepare(subject.name(), problem).ok()?;
-                Some(((*subject).clone(), stage, prepared))
-            };
-            let kernels: Vec<_> = subjects.iter().filter_map(prepared).collect();
-            let arms: Vec<Kernel<'_>> = kernels.iter().map(|(_, stage, of)| (*stage, of)).collect();
-            let mut timed = TimedProblem::new(device, problem)?;
-            let ranked = device.rank(&arms, &timed.pool, &plan)?;
-            for ((subject, _, prepared), ranked) in kernels.iter().zip(ranked) {
-                let row =
-                    Row::new(subject, Kind::RandomTime(place.clone())).figure(Metric::Draw, number);
-                run.append(match ranked {
-                    Ok(ranked) => {
-                        let judged = timed
-                            .judge(device, &ranked.outputs, prepared.kernel.probability)
-                            .map_err(|source| no_reference(ProblemPlace::of(problem), source))?;
-                        row.figure(Metric::P50, ranked.us)
-                            .with_verdicts(measured::failed(&judged.gates))
-                    }
-                    Err(error) => row.verdict(&measured::not_launched(&error.to_string())),
-                });
+        let mut prepared: Vec<(&Subject, &LoadedStage, Prepared<'_>)> = Vec::new();
+        for &subject in subjects {
+            let stage = self.stage(subject.stage());
+            if let Ok(kernel) = stage.prepare(subject.name(), problem) {
+                prepared.push((subject, stage, kernel));
             }
-            sink.grown(run)?;
+        }
+        let kernels: Vec<Kernel<'_>> = prepared
+            .iter()
+            .map(|(_, stage, kernel)| (*stage, kernel))
+            .collect();
+        let mut timed = TimedProblem::new(device, problem)?;
+        let ranked = device.rank(&kernels, &timed.pool, &plan)?;
+        for ((subject, _, kernel), ranked) in prepared.iter().zip(ranked) {
+            let place = Place::Problem(ProblemPlace::of(problem));
+            let row = Row::new(*subject, place, By::Draw).figure(Metric::Draw, number);
+            run.append(match ranked {
+                Ok(ranked) => {
+                    let judged = timed
+                        .judge(device, &ranked.outputs, kernel.kernel.probability)
+                        .map_err(|source| no_reference(ProblemPlace::of(problem), source))?;
+                    row.figure(Metric::P50, ranked.us)
+                        .with_verdicts(rows::failed(&judged.gates))
+                }
+                Err(error) => row.verdict(&rows::not_launched(&error.to_string())),
+            });
         }
         Ok(())
     }
@@ -374,30 +407,24 @@ impl<'a> Executor<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
         let pairs = interleaved(&View::alone(run));
-        let (total, mut done) = (pairs.len(), 0);
-        let by_place = pairs
-            .into_iter()
-            .map(|(place, new, base)| (place, (new, base)));
-        for (place, pairs) in grouped(by_place) {
+        let total = pairs.len();
+        let timer = benches.timer;
+        for (done, Pair { place, new, base }) in pairs.into_iter().enumerate() {
             let Some(problem) = place.problem() else {
                 continue;
             };
-            let timer = benches.timer;
             let bench = benches.of(&problem)?;
-            for (new, base) in pairs {
-                let label = format!("{new} against {base} {place}");
-                sink.starts("pair", &label, done, total);
-                done += 1;
-                let row = self.pair(timer, zero_us, bench, &base, &new)?;
-                run.extend(row);
-                sink.grown(run)?;
-            }
+            let label = format!("{new} against {base} {place}");
+            sink.on_start("pair", &label, done, total);
+            let row = self.pair(timer, zero_us, bench, &base, &new)?;
+            run.extend(row);
+            sink.on_rows_added(run)?;
         }
         Ok(())
     }
 
-    /// Times two arms interleaved (A B B A) on one problem. Its row has the gates that fail on the timed buffers of either; `None`
-    /// if one of them does not support the problem.
+    /// Times two arms interleaved (A B B A) on one problem. Its row has the gates that fail on the
+    /// timed buffers of either; there is none if one of them does not support the problem.
     fn pair(
         &self,
         device: &dyn Timer,
@@ -406,34 +433,34 @@ impl<'a> Executor<'a> {
         base: &Subject,
         new: &Subject,
     ) -> Result<Option<Row>, ExecuteError> {
-        let [base_stage, new_stage] = [base, new].map(|subject| self.stage(subject.stage()));
-        let prepared = (
-            base_stage.prepare(base.name(), &bench.problem),
-            new_stage.prepare(new.name(), &bench.problem),
-        );
-        let (Ok(of_base), Ok(of_new)) = prepared else {
+        let (base_stage, new_stage) = (self.stage(base.stage()), self.stage(new.stage()));
+        let Ok(base_kernel) = base_stage.prepare(base.name(), &bench.problem) else {
+            return Ok(None);
+        };
+        let Ok(new_kernel) = new_stage.prepare(new.name(), &bench.problem) else {
             return Ok(None);
         };
         let timed = device.time_pair(
-            (base_stage, &of_base),
-            (new_stage, &of_new),
+            (base_stage, &base_kernel),
+            (new_stage, &new_kernel),
             &bench.pool,
             &self.timing,
         )?;
         let sides = [
-            (base, &of_base, timed.base_outputs),
-            (new, &of_new, timed.new_outputs),
+            (base, &base_kernel, timed.base_outputs),
+            (new, &new_kernel, timed.new_outputs),
         ];
-        let mut wrong = Vec::new();
-        for (subject, of, outputs) in sides {
-            let gates = bench
-                .judge(device, &outputs, of.kernel.probability)
-                .map_err(|source| no_reference(ProblemPlace::of(&bench.problem), source))?
-                .gates;
-            wrong.extend(measured::failed(&gates).map(|result| GateResult {
-                reason: format!("{subject} as interleaved: {}", result.reason),
-                ..result.clone()
-            }));
+        let mut failed = Vec::new();
+        for (subject, prepared, outputs) in sides {
+            let judged = bench
+                .judge(device, &outputs, prepared.kernel.probability)
+                .map_err(|source| no_reference(ProblemPlace::of(&bench.problem), source))?;
+            for result in rows::failed(&judged.gates) {
+                failed.push(GateResult {
+                    reason: format!("{subject} as interleaved: {}", result.reason),
+                    ..result.clone()
+                });
+            }
         }
         let row = Row::pair(
             new.clone(),
@@ -442,18 +469,17 @@ impl<'a> Executor<'a> {
             &timed.comparison,
             &bench.speed_of_light(device, zero_us),
         );
-        let row = match &timed.sustained {
+        let state = bench.pool.rotation().state.name();
+        let in_regime = match &timed.sustained {
+            Some(load) => rows::sustained(row.conditions(state), load),
             None => row,
-            Some(load) => {
-                let state = bench.pool.rotation().state.name();
-                row.conditions(state).sustained_by(load)
-            }
         };
-        Ok(Some(row.with_verdicts(&wrong)))
+        Ok(Some(in_regime.with_verdicts(&failed)))
     }
 }
 
-/// What is made once for all cases on the same inputs, and kept until others are.
+/// Inputs and their references, which are made once for all cases on them, and kept until others
+/// are.
 struct MadeInputs {
     problem: Problem,
     source: Source,
@@ -468,17 +494,18 @@ impl MadeInputs {
     }
 }
 
-/// Of what is to be timed, what `known` has as green: no number without a green gate.
-fn green(view: &View<'_>, timings: Vec<(Problem, Subject)>) -> Vec<(Problem, Subject)> {
-    let is_green = |(_, subject): &(Problem, Subject)| is_green(view, subject, BackendKind::Cuda);
-    timings.into_iter().filter(is_green).collect()
+/// Returns the timings whose kernels are green: no number without a green gate.
+fn green(view: &View<'_>, mut timings: Vec<(Problem, Subject)>) -> Vec<(Problem, Subject)> {
+    timings.retain(|(_, subject)| is_green(view, subject, By::Gpu));
+    timings
 }
 
-/// The problems that are timed, with their inputs on the device and the references for their outputs, which are made once.
+/// The problems that are timed, with their inputs on the device and the references for their
+/// outputs, which are made once.
 struct Benches<'a> {
     timer: &'a dyn Timer,
     open: Vec<TimedProblem>,
-    /// Else the last one alone: given problems may be large.
+    /// Whether all problems are kept, not the last one alone: given problems may be large.
     keeps_all: bool,
 }
 
@@ -492,9 +519,9 @@ impl<'a> Benches<'a> {
     }
 
     fn of(&mut self, problem: &Problem) -> Result<&mut TimedProblem, CudaError> {
-        let place = self.open.iter().position(|of| of.problem == *problem);
-        let place = match place {
-            Some(place) => place,
+        let known = self.open.iter().position(|bench| bench.problem == *problem);
+        let index = match known {
+            Some(index) => index,
             None => {
                 if !self.keeps_all {
                     self.open.clear();
@@ -503,30 +530,51 @@ impl<'a> Benches<'a> {
                 self.open.len() - 1
             }
         };
-        Ok(&mut self.open[place])
+        Ok(&mut self.open[index])
     }
 }
 
-/// What is timed against each other, if both were timed alone: the two sides of every speed claim, with the same preset too, and the
-/// best variant of each stage with that of its predecessor. Problem by problem, so that one upload serves all pairs on it.
-fn interleaved(view: &View<'_>) -> Vec<(ProblemPlace, Subject, Subject)> {
+/// Two variants that are timed against each other on a problem.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pair {
+    place: ProblemPlace,
+    new: Subject,
+    base: Subject,
+}
+
+/// Returns the pairs that are timed, if both sides were timed alone: the two sides of every speed
+/// claim, with the same preset too, and the best variant of each stage with that of its
+/// predecessor. They go problem by problem, so that one upload serves all pairs on it.
+fn interleaved(view: &View<'_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (stage, claim) in claims(view.stages) {
-        if let Relation::Faster { .. } = claim.relation
-            && let Some(arms) = arms(view, stage, claim)
-        {
-            pairs.push((claim.place.clone(), arms.new.clone(), arms.base));
-            if let Some(same_preset) = arms.same_preset {
-                pairs.push((claim.place.clone(), arms.new, same_preset));
-            }
+        if !matches!(claim.relation, Relation::Faster { .. }) {
+            continue;
+        }
+        let Some((new, base, same_preset)) = arms(view, stage, claim) else {
+            continue;
+        };
+        for base in [Some(base), same_preset].into_iter().flatten() {
+            pairs.push(Pair {
+                place: claim.place.clone(),
+                new: new.clone(),
+                base,
+            });
         }
     }
     for stage in view.stages {
+        let Some(previous) = stage.predecessor.as_deref().and_then(|id| view.stage(id)) else {
+            continue;
+        };
         let place = stage.first_place();
-        let best = |stage: &StageMeta| Some(best(view, stage, &place, |_| true)?.subject.clone());
-        let previous = stage.predecessor.as_deref().and_then(|id| view.stage(id));
-        if let (Some(new), Some(base)) = (best(stage), previous.and_then(best)) {
-            pairs.push((place, new, base));
+        let new = best(view, stage, &place, |_| true);
+        let base = best(view, previous, &place, |_| true);
+        if let (Some(new), Some(base)) = (new, base) {
+            pairs.push(Pair {
+                new: new.subject.clone(),
+                base: base.subject.clone(),
+                place,
+            });
         }
     }
     pairs.sort();
@@ -548,7 +596,7 @@ fn emulated(mode: Mode) -> Target<'static> {
     }
 }
 
-/// Up to the first case that loses the GPU.
+/// Launches up to the first case that loses the GPU.
 fn until_lost<C, L>(
     cases: &[C],
     mut launch: impl FnMut(usize, &C) -> Result<L, NoOutput>,
@@ -563,13 +611,14 @@ fn until_lost<C, L>(
     results
 }
 
-/// Records results in the order of the cases: all that finished, even if the sink asks to stop after the first or one lacked memory.
+/// Records results in the order of the cases: all that finished, even if the sink asks to stop
+/// after the first or one lacked memory.
 fn keep(
     judged: Vec<(&PlannedCase, Outcome)>,
     run: &mut Run,
     sink: &mut dyn Sink,
 ) -> Result<(), ExecuteError> {
-    let mut wanted = Ok(());
+    let mut sunk = Ok(());
     let mut no_memory = None;
     for (case, outcome) in judged {
         if let Err(NoOutput::NoMemory(reason)) = outcome {
@@ -577,9 +626,9 @@ fn keep(
             no_memory.get_or_insert(ExecuteError::NoMemory { case, reason });
             continue;
         }
-        let kind = Kind::Case(run.session.backend, case.place());
-        run.append(Row::new(&case.subject, kind).outcome(&outcome));
-        wanted = wanted.and(sink.grown(run));
+        let row = Row::new(&case.subject, case.place(), run.session.backend.into());
+        run.append(rows::of_outcome(row, &outcome));
+        sunk = sunk.and(sink.on_rows_added(run));
         if let Err(NoOutput::Failed {
             reason,
             fatal: true,
@@ -591,18 +640,18 @@ fn keep(
             });
         }
     }
-    no_memory.map_or(wanted, Err)
+    no_memory.map_or(sunk, Err)
 }
 
-/// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.
+/// Names a case: `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.
 fn label(case: &PlannedCase) -> String {
     format!("{} {}", case.subject, case.place())
 }
 
-/// `what`: the case, or the problem that is timed.
-fn no_reference(what: impl ToString, source: ReferenceError) -> ExecuteError {
+/// Makes the error of a case, or of a problem that is timed.
+fn no_reference(case: impl ToString, source: ReferenceError) -> ExecuteError {
     ExecuteError::Reference {
-        case: what.to_string(),
+        case: case.to_string(),
         source,
     }
 }

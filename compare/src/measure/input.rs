@@ -1,6 +1,6 @@
 //! Real tensors: a safetensors file with `q`, `k`, `v`, and optionally `out` and scales.
 
-use crate::measure::plan::FileProblem;
+use crate::measure::plan::GivenTensors;
 use crate::table::files::name_of;
 use anyhow::{Context, bail, ensure};
 use common::format::Format;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileInput {
-    pub problem: FileProblem,
+    pub problem: GivenTensors,
     q: Operand,
     k: Operand,
     v: Operand,
@@ -21,7 +21,8 @@ pub struct FileInput {
 }
 
 impl FileInput {
-    /// Reads and checks `path`: names, types, shapes, and that every value is finite. An error says what was expected.
+    /// Reads and checks `path`: names, types, shapes, and that every value is finite. An error says
+    /// what was expected.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let bytes =
             std::fs::read(path).with_context(|| format!("{}: cannot read it", path.display()))?;
@@ -58,7 +59,7 @@ impl FileInput {
         };
         let input = Self {
             out: output(&tensors, shape.q_extents(), dtype.output())?,
-            problem: FileProblem {
+            problem: GivenTensors {
                 name: file.to_string(),
                 shape,
                 dtype,

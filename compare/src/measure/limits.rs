@@ -15,15 +15,18 @@ use std::thread;
 /// Memory of the smallest run; 0.35 GB were measured.
 const LEAST_BYTES: u128 = 1 << 30;
 
-/// Address space for the stacks of a processor's block and for what its thread allocates; 110 MB were measured.
+/// Address space for the stacks of a processor's block and for what its thread allocates; 110 MB
+/// were measured.
 const BYTES_PER_PROCESSOR: usize = 128 << 20;
 
-/// Host memory of a problem, in bytes per element of Q (for Q, output and reference, in both layouts) and per element of K (for
-/// K and V). Peak resident sizes of runs on 8x16x4096:1x64 and 8x16x1:4096x64 on the emulator, less that
-/// of a tiny run: 36 and 56 with f16, 42 and 49 with E4M3.
+/// Host memory of a problem, in bytes per element of Q (for Q, output and reference, in both
+/// layouts) and per element of K (for K and V). Peak resident sizes of runs on 8x16x4096:1x64 and
+/// 8x16x1:4096x64 on the emulator, less that of a tiny run: 36 and 56 with f16, 42 and 49 with
+/// E4M3.
 const BYTES_PER_ELEMENT: [u128; 2] = [42, 56];
 
-/// Refuses what would end in the middle: a failed allocation aborts the program, and a thread that does not start is a panic.
+/// Refuses what would end in the middle: a failed allocation aborts the program, and a thread that
+/// does not start is a panic.
 pub fn check() -> anyhow::Result<()> {
     if let Some(available) = System::here().memory() {
         let remedy = "End other programs, or raise that limit.";
@@ -41,8 +44,8 @@ pub fn check_runs() -> anyhow::Result<()> {
     address_space(processors())
 }
 
-/// Refuses cases whose largest problem does not fit in memory, and traced ones, one at a time, for whose shadow there is no address
-/// space.
+/// Refuses cases whose largest problem does not fit in memory, and traced ones, one at a time, for
+/// whose shadow there is no address space.
 pub fn check_cases(cases: &[PlannedCase]) -> anyhow::Result<()> {
     let is_traced = |case: &PlannedCase| matches!(case.mode, Mode::Traced | Mode::TracedOnce);
     if cases.iter().any(is_traced) {

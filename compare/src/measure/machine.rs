@@ -24,8 +24,8 @@ pub fn git() -> Git {
     }
 }
 
-/// The workspace, where COMPARE.md and results/ are: the one around the current folder, else the one that `cargo run` names;
-/// `None` for a binary that was copied elsewhere.
+/// The workspace, where COMPARE.md and results/ are: the one around the current folder, else the
+/// one that `cargo run` names; `None` for a binary that was copied elsewhere.
 pub fn workspace() -> Option<PathBuf> {
     let named = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let starts = [std::env::current_dir().ok(), named];
@@ -97,8 +97,9 @@ pub fn now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// A time in UTC as folders have it, whose names begin with it: `20261120T183000Z`. Days to civil date after Howard Hinnant,
-/// "chrono-compatible low-level date algorithms", days_from_civil and its inverse.
+/// A time in UTC as folders have it, whose names begin with it: `20261120T183000Z`. Days to civil
+/// date after Howard Hinnant, "chrono-compatible low-level date algorithms", days_from_civil and
+/// its inverse.
 pub fn compact(time: u64) -> String {
     let (days, seconds) = (time / 86_400, time % 86_400);
     let shifted = days + 719_468; // days since 0000-03-01

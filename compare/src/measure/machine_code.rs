@@ -1,12 +1,13 @@
-//! Machine code as evidence: the output of `cuobjdump -sass` by function, and what its main loop consists of. Pure.
+//! Machine code as evidence: the output of `cuobjdump -sass` by function, and what its main loop
+//! consists of. Pure.
 
 use crate::table::StageMeta;
 use common::metric::Metric;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Instructions that are counted in the main loop, by class. Tensor-core products are HMMA (per warp, f16), HGMMA and QGMMA (per
-/// warpgroup, f16 and FP8).
+/// Instructions that are counted in the main loop, by class. Tensor-core products are HMMA (per
+/// warp, f16), HGMMA and QGMMA (per warpgroup, f16 and FP8).
 const CLASSES: [(Metric, &[&str]); 12] = [
     (Metric::LoopHmma, &["HMMA"]),
     (Metric::LoopHgmma, &["HGMMA"]),
@@ -64,7 +65,8 @@ fn instruction(line: &str) -> Option<Instruction<'_>> {
 }
 
 impl<'a> Instruction<'a> {
-    /// Its name without modifiers, and those: `HGMMA`, `64x64x16`, `F32`. A predicate is no part of it.
+    /// Its name without modifiers, and those: `HGMMA`, `64x64x16`, `F32`. A predicate is no part of
+    /// it.
     fn name(&self) -> impl Iterator<Item = &'a str> {
         let mut words = self.text.split_whitespace();
         let name = words.find(|word| !word.starts_with('@'));
@@ -81,7 +83,8 @@ impl<'a> Instruction<'a> {
         u64::from_str_radix(digits, 16).ok()
     }
 
-    /// Multiply-adds of one warp on tensor cores: 2048 for m16n8k16; a quarter of a warpgroup's m64nNk16.
+    /// Multiply-adds of one warp on tensor cores: 2048 for m16n8k16; a quarter of a warpgroup's
+    /// m64nNk16.
     fn tensor_macs(&self) -> u64 {
         let mut name = self.name();
         match (name.next(), name.next()) {
@@ -105,12 +108,14 @@ impl<'a> Instruction<'a> {
     }
 }
 
-/// The main loop: the loop whose own instructions, without those of inner loops, do the most multiply-adds (on tensor cores if
-/// the function uses them). Of equals it is the last, which is the steady state of a kernel that peels its first tiles.
+/// The main loop: the loop whose own instructions, without those of inner loops, do the most
+/// multiply-adds (on tensor cores if the function uses them). Of equals it is the last, which is
+/// the steady state of a kernel that peels its first tiles.
 fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
     let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
     for branch in code {
-        // A backward branch, except to itself (padding) and from a wait that was moved out of line, behind an EXIT.
+        // A backward branch, except to itself (padding) and from a wait that was moved out of line,
+        // behind an EXIT.
         let is_loop = |&target: &u64| {
             let mut within = code
                 .iter()
@@ -181,8 +186,8 @@ mod tests {
     use crate::table::{Row, Source};
     use common::resources::PtxasEntry;
 
-    /// As cuobjdump prints it, shortened: two architectures; a peeled loop, the steady loop with a slow path inside that loops
-    /// itself, a wait out of line, and padding.
+    /// As cuobjdump prints it, shortened: two architectures; a peeled loop, the steady loop with a
+    /// slow path inside that loops itself, a wait out of line, and padding.
     const LISTING: &str = "
 \tcode for sm_80
 \t\tFunction : tile

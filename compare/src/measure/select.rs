@@ -1,5 +1,5 @@
-//! Resolves names on the command line to stages, variants, shapes and families; an unknown name is answered with the nearest
-//! known one.
+//! Resolves names on the command line to stages, variants, shapes and families; an unknown name is
+//! answered with the nearest known one.
 
 use crate::table::Subject;
 use crate::table::session::{StageMeta, VariantMeta};
@@ -21,7 +21,8 @@ pub struct Chosen {
 
 pub type Picked<'a> = (&'a StageMeta, &'a VariantMeta);
 
-/// The problems that a command works on: every combination of what is given, with the command's defaults for the rest.
+/// The problems that a command works on: every combination of the given values, with the command's
+/// defaults for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct Problems {
     /// Shapes by name (`compare show`) or as BATCHxHEADSxSEQxDIM [default: depends on the command]
@@ -35,7 +36,8 @@ pub struct Problems {
     pub masks: Vec<Mask>,
 }
 
-/// An unknown name, a problem that no stage supports, or flags that leave nothing to run, with the remedy.
+/// An unknown name, a problem that no stage supports, or flags that leave nothing to run, with the
+/// remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectError(pub String);
@@ -46,36 +48,39 @@ impl From<ProblemError> for SelectError {
     }
 }
 
-/// A name is suggested if it is at least this similar (Jaro-Winkler; 1 is equal).
+/// The least similarity of a name that is suggested (Jaro-Winkler; 1 is equal).
 const NEAR: f64 = 0.75;
 
-/// A message lists at most this many names; of more, the nearest [`SHOWN`].
+/// The most names that a message lists in full; of more it lists the nearest [`SHOWN`].
 const MOST_NAMES: usize = 16;
 
 const SHOWN: usize = 6;
 
-/// The error for `text`, which is none of `known`.
+/// Makes the error for `text`, which is not one of the `known` names.
 pub fn unknown<'a>(
     kind: &'static str,
     text: &str,
-    view: impl IntoIterator<Item = &'a str>,
+    known: impl IntoIterator<Item = &'a str>,
 ) -> SelectError {
-    let view: Vec<&str> = view.into_iter().collect();
+    let known: Vec<&str> = known.into_iter().collect();
     let likeness = |name: &str| strsim::jaro_winkler(&text.to_lowercase(), name);
-    let mut nearest = view.clone();
+    let mut nearest = known.clone();
     nearest.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
-    let suggestion = nearest.first().filter(|name| likeness(name) >= NEAR);
-    let suggestion = suggestion.map_or(String::new(), |name| format!("; did you mean '{name}'?"));
-    let view = match view.len() {
-        0..=MOST_NAMES => view.join(", "),
-        all => format!(
+    let suggestion = match nearest.first() {
+        Some(name) if likeness(name) >= NEAR => format!("; did you mean '{name}'?"),
+        _ => String::new(),
+    };
+    let listed = if known.len() <= MOST_NAMES {
+        known.join(", ")
+    } else {
+        format!(
             "{} and {} more (`compare show`)",
             nearest[..SHOWN].join(", "),
-            all - SHOWN
-        ),
+            known.len() - SHOWN
+        )
     };
     SelectError(format!(
-        "there is no {kind} '{text}'{suggestion}; known: {view}"
+        "there is no {kind} '{text}'{suggestion}; known: {listed}"
     ))
 }
 
@@ -85,50 +90,50 @@ fn find<T: Copy>(
     all: &[T],
     name: impl Fn(&T) -> &'static str,
 ) -> Result<T, SelectError> {
-    let found = all.iter().find(|value| name(value) == word);
-    found
+    all.iter()
         .copied()
+        .find(|value| name(value) == word)
         .ok_or_else(|| unknown(kind, word, all.iter().map(name)))
 }
 
 pub fn subjects(picked: &[Picked<'_>]) -> impl Iterator<Item = Subject> {
-    let picked = picked.iter();
-    picked.map(|(stage, variant)| stage.subject(&variant.name))
+    picked
+        .iter()
+        .map(|(stage, variant)| stage.subject(&variant.name))
 }
 
 impl Chosen {
-    /// What was chosen of `all`, in the ladder's order; everything if nothing was named. A variant that no chosen stage has, or
-    /// that the device cannot run, is an error.
+    /// Returns the chosen variants of `all`, in the ladder's order; everything if nothing was
+    /// named. Refuses a variant that no chosen stage has, or that the device cannot run.
     pub fn of<'a>(&self, all: &'a [StageMeta]) -> Result<Vec<Picked<'a>>, SelectError> {
         let stages = stages(&self.stages, all)?;
-        let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
-        let mut refused = stages.iter().flat_map(|stage| &stage.refused);
-        if let Some((variant, why)) =
-            refused.find(|(variant, _)| self.takes_by_name(variant) && !has(variant))
-        {
-            let refused = format!("the device cannot run {variant}: {why}");
-            return Err(SelectError(refused));
-        }
-        if let Some(variant) = self.variants.iter().find(|word| !has(word)) {
-            if let Some(other) = all.iter().find(|stage| stage.variant(variant).is_some()) {
-                let stage = &other.id;
-                return Err(SelectError(format!(
-                    "variant '{variant}' is of {stage}, which --stages leaves out; add {stage} to --stages, or leave --stages out"
-                )));
+        self.check_device(&stages)?;
+        for name in &self.variants {
+            if !stages.iter().any(|stage| stage.variant(name).is_some()) {
+                return Err(missing_variant(name, &stages, all));
             }
-            let names = stages
-                .iter()
-                .flat_map(|stage| &stage.variants)
-                .map(|variant| variant.name.as_str());
-            return Err(unknown("variant", variant, names));
         }
-        let takes =
-            |variant: &&VariantMeta| self.variants.is_empty() || self.takes_by_name(&variant.name);
-        let picked = stages.into_iter().flat_map(|stage| {
-            let taken = stage.variants.iter().filter(takes);
-            taken.map(move |variant| (stage, variant))
-        });
-        Ok(picked.collect())
+        let mut picked = Vec::new();
+        for stage in stages {
+            for variant in &stage.variants {
+                if self.variants.is_empty() || self.takes_by_name(&variant.name) {
+                    picked.push((stage, variant));
+                }
+            }
+        }
+        Ok(picked)
+    }
+
+    /// Refuses a named variant that the device cannot run.
+    fn check_device(&self, stages: &[&StageMeta]) -> Result<(), SelectError> {
+        for (variant, why) in stages.iter().flat_map(|stage| &stage.refused) {
+            let is_lacking = !stages.iter().any(|stage| stage.variant(variant).is_some());
+            if is_lacking && self.takes_by_name(variant) {
+                let reason = format!("the device cannot run {variant}: {why}");
+                return Err(SelectError(reason));
+            }
+        }
+        Ok(())
     }
 
     pub fn takes_by_name(&self, variant: &str) -> bool {
@@ -136,18 +141,34 @@ impl Chosen {
     }
 }
 
+/// Makes the error for a variant that no chosen stage has.
+fn missing_variant(name: &str, stages: &[&StageMeta], all: &[StageMeta]) -> SelectError {
+    if let Some(other) = all.iter().find(|stage| stage.variant(name).is_some()) {
+        let stage = &other.id;
+        return SelectError(format!(
+            "variant '{name}' is of {stage}, which --stages leaves out; add {stage} to --stages, or \
+             leave --stages out"
+        ));
+    }
+    let names = stages
+        .iter()
+        .flat_map(|stage| &stage.variants)
+        .map(|variant| variant.name.as_str());
+    unknown("variant", name, names)
+}
+
 impl Problems {
-    /// Every combination, by shape, dtype and mask, with these defaults for what was left open.
+    /// Returns every combination, by shape, dtype and mask, with these defaults for the flags that
+    /// were left out.
     pub fn or(&self, shapes: &[&str], dtypes: &[Dtype], masks: &[Mask]) -> Vec<Problem> {
-        let defaults = shapes
-            .iter()
-            .map(|name| shape(name).expect("a default is a shape"));
-        let shapes: Vec<Shape> = match self.shapes.is_empty() {
-            true => defaults.collect(),
-            false => self.shapes.clone(),
-        };
+        let mut chosen = self.shapes.clone();
+        if chosen.is_empty() {
+            for name in shapes {
+                chosen.push(shape(name).expect("a default is a shape"));
+            }
+        }
         let mut problems = Vec::new();
-        for shape in shapes {
+        for shape in chosen {
             for &dtype in or_all(&self.dtypes, dtypes) {
                 for &mask in or_all(&self.masks, masks) {
                     let problem = Problem::new(shape, dtype, mask);
@@ -158,7 +179,7 @@ impl Problems {
         problems
     }
 
-    /// Whether its element type and mask are among those given.
+    /// Returns whether its element type and mask are among those given.
     pub fn include(&self, problem: &Problem) -> bool {
         or_all(&self.dtypes, &Dtype::ALL).contains(&problem.dtype)
             && or_all(&self.masks, &Mask::ALL).contains(&problem.mask)
@@ -169,24 +190,25 @@ pub fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     if chosen.is_empty() { all } else { chosen }
 }
 
-/// The stages that `words` name, all if there are none, in the ladder's order.
+/// Returns the stages that `words` name, all if there are none, in the ladder's order.
 pub fn stages<'a>(
     words: &[String],
     all: &'a [StageMeta],
 ) -> Result<Vec<&'a StageMeta>, SelectError> {
-    words
-        .iter()
-        .try_for_each(|word| stage(word, all).map(drop))?;
+    for word in words {
+        stage(word, all)?;
+    }
     Ok(all
         .iter()
         .filter(|stage| words.is_empty() || words.iter().any(|word| is_stage(word, &stage.id)))
         .collect())
 }
 
-/// The stage that `word` names, by id or by number: `stage5-swizzle`, `5`.
+/// Returns the stage that `word` names, by id or by number: `stage5-swizzle`, `5`.
 pub fn stage<'a>(word: &str, all: &'a [StageMeta]) -> Result<&'a StageMeta, SelectError> {
-    let found = all.iter().find(|stage| is_stage(word, &stage.id));
-    found.ok_or_else(|| unknown("stage", word, all.iter().map(|stage| stage.id.as_str())))
+    all.iter()
+        .find(|stage| is_stage(word, &stage.id))
+        .ok_or_else(|| unknown("stage", word, all.iter().map(|stage| stage.id.as_str())))
 }
 
 fn is_stage(word: &str, id: &str) -> bool {
@@ -205,7 +227,7 @@ pub fn family(word: &str) -> Result<Family, SelectError> {
     find("family", word, &Family::ALL, |family| family.name())
 }
 
-/// The shape that `word` names or spells out, if a stage can take it.
+/// Returns the shape that `word` names or spells out, if a stage can take it.
 pub fn shape(word: &str) -> Result<Shape, SelectError> {
     let shape = match problem::parse_shape(word) {
         // A word that does not begin with a digit was meant as a name.
@@ -223,8 +245,10 @@ pub fn shape(word: &str) -> Result<Shape, SelectError> {
 }
 
 pub fn at_least_one<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, String> {
-    let number = text.parse().ok().filter(|number| *number != N::default());
-    number.ok_or("give a whole number, 1 or more".to_string())
+    match text.parse() {
+        Ok(number) if number != N::default() => Ok(number),
+        _ => Err("give a whole number, 1 or more".to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The self-test of a run: planted faults, and kernels without one of their synchronisation sites. Once per build: what it finds is
-//! kept below target/compare, and the same program takes it from there.
+//! The self-test of a run: planted faults, and kernels without one of their synchronisation sites.
+//! It runs once per build: its rows are kept below target/compare, and the same program takes them
+//! from there.
 
 use super::sink::{ExecuteError, Sink};
 use crate::table::files::{entries, read, write_atomically};
@@ -15,7 +16,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 pub struct SelfTest<'a> {
-    /// Whose sites are removed.
+    /// The stages whose sites are removed.
     pub stages: Vec<&'a LoadedStage>,
     pub kept: Option<Kept>,
 }
@@ -24,35 +25,41 @@ pub struct SelfTest<'a> {
 const GATES: &str = "gates";
 
 impl SelfTest<'_> {
-    /// Adds what it finds, or found before in the same program. Returns how many parts were not run again.
+    /// Adds its rows, of this run or of an earlier one of the same program. Returns how many parts
+    /// were not run again.
     pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<usize, ExecuteError> {
         let total = 1 + self.stages.len();
-        let mut view = 0;
-        let gates = self.part(GATES, &mut view, || {
-            sink.starts("self-test", "planted faults", 0, total);
-            Row::self_test(&faults::selftest(), &Suppressed::default())
+        let mut kept_parts = 0;
+        let gates = self.part(GATES, &mut kept_parts, || {
+            sink.on_start("self-test", "planted faults", 0, total);
+            rows::self_test(&faults::selftest(), &Suppressed::default())
         });
         run.extend(gates);
-        sink.grown(run)?;
+        sink.on_rows_added(run)?;
         for (done, &stage) in self.stages.iter().enumerate() {
             let id = stage.info().id;
-            let sites = self.part(id, &mut view, || {
-                sink.starts("self-test", id, done + 1, total);
+            let sites = self.part(id, &mut kept_parts, || {
+                sink.on_start("self-test", id, done + 1, total);
                 let suppressed = suppress_each(&[stage], Presets::OnePerFamily, |_| ());
                 Row::self_test(&[], &suppressed)
             });
             run.extend(sites);
-            sink.grown(run)?;
+            sink.on_rows_added(run)?;
         }
-        Ok(view)
+        Ok(kept_parts)
     }
 
-    fn part(&self, name: &str, view: &mut usize, test: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
+    fn part(
+        &self,
+        name: &str,
+        kept_parts: &mut usize,
+        test: impl FnOnce() -> Vec<Row>,
+    ) -> Vec<Row> {
         let Some(kept) = &self.kept else {
             return test();
         };
         if let Some(rows) = kept.rows(name) {
-            *view += 1;
+            *kept_parts += 1;
             return rows;
         }
         let rows = test();
@@ -61,19 +68,21 @@ impl SelfTest<'_> {
     }
 }
 
-/// What the self-test found in one program, on one device: a file for each part. Files of other programs are never read.
+/// The self-test's rows of one program, on one device: a file for each part. Files of other
+/// programs are never read.
 pub struct Kept {
     folder: PathBuf,
-    /// The hash of all bytes of the program, kernels included, and the device that it was limited to.
+    /// The hash of all bytes of the program, kernels included, and the device that it was limited
+    /// to.
     key: String,
     /// Whether every part is run again.
     is_afresh: bool,
 }
 
 impl Kept {
-    /// In `folder`, for the program that is running.
+    /// Keeps rows in `folder`, for the program that is running.
     pub fn new(folder: &Path, device: Option<DeviceLimits>, is_afresh: bool) -> io::Result<Self> {
-        // The file that runs, even if another build has replaced it since.
+        // This is the file that runs, even if another build has replaced it since.
         let program = File::open("/proc/self/exe")?;
         Ok(Self {
             folder: folder.to_path_buf(),
@@ -87,24 +96,23 @@ impl Kept {
     }
 
     fn rows(&self, part: &str) -> Option<Vec<Row>> {
-        let text = read(&self.path(part)).ok().flatten();
-        let rows: Option<Vec<Row>> = serde_json::from_slice(&text?).ok();
-        rows.filter(|rows| !self.is_afresh && passes(rows))
+        let text = read(&self.path(part)).ok().flatten()?;
+        let rows: Vec<Row> = serde_json::from_slice(&text).ok()?;
+        (!self.is_afresh && passes(&rows)).then_some(rows)
     }
 
-    /// A failure may be the machine's, and is looked for again; so is what cannot be written.
+    /// Keeps rows that pass. A failure may be the machine's, so that the part runs again; so it
+    /// does where the rows cannot be written.
     fn keep(&self, part: &str, rows: &[Row]) {
         if !passes(rows) {
             return;
         }
-        let is_other = |path: &PathBuf| {
+        for path in entries(&self.folder).unwrap_or_default() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            !name.starts_with(&self.key) && name.ends_with(".json")
-        };
-        let others = entries(&self.folder).unwrap_or_default();
-        for other in others.into_iter().filter(is_other) {
-            // Another run may have removed it.
-            let _ = fs::remove_file(other);
+            if !name.starts_with(&self.key) && name.ends_with(".json") {
+                // Another run may have removed it.
+                let _ = fs::remove_file(&path);
+            }
         }
         let text = serde_json::to_vec(rows).expect("rows are plain data");
         let _ = write_atomically(&self.path(part), &text);
@@ -112,11 +120,14 @@ impl Kept {
 }
 
 fn passes(rows: &[Row]) -> bool {
-    let mut verdicts = rows.iter().flat_map(|row| row.verdicts.values());
-    !rows.is_empty() && verdicts.all(|judged| judged.verdict == Verdict::Pass)
+    let all_pass = rows
+        .iter()
+        .flat_map(|row| row.verdicts.values())
+        .all(|judged| judged.verdict == Verdict::Pass);
+    !rows.is_empty() && all_pass
 }
 
-/// How much of the program is hashed at a time.
+/// The number of bytes of the program that are hashed at a time.
 const PIECE: usize = 1 << 20;
 
 fn key(mut program: impl Read, device: Option<DeviceLimits>) -> io::Result<String> {
@@ -129,8 +140,8 @@ fn key(mut program: impl Read, device: Option<DeviceLimits>) -> io::Result<Strin
         }
     }
     hash.update(format!("{device:?}"));
-    let hash = hash.finalize();
-    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+    let digest = hash.finalize();
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
@@ -212,11 +223,11 @@ mod tests {
     struct Told(Vec<String>);
 
     impl Sink for Told {
-        fn starts(&mut self, _: &'static str, label: &str, done: usize, total: usize) {
+        fn on_start(&mut self, _: &'static str, label: &str, done: usize, total: usize) {
             self.0.push(format!("{done} of {total}: {label}"));
         }
 
-        fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
+        fn on_rows_added(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
             Ok(())
         }
     }

@@ -31,6 +31,6 @@ pub enum ExecuteError {
 
 pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
-    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
-    fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError>;
+    fn on_start(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
+    fn on_rows_added(&mut self, run: &mut Run) -> Result<(), ExecuteError>;
 }

@@ -8,50 +8,47 @@ use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 use std::collections::{BTreeMap, HashMap};
 
-/// Updates the summary row of each variant from its cases, and from the self-test if that found it broken. A variant has one once
-/// all cases `planned` for it have been run or one of them fails: an interrupted run leaves whole variants.
+/// Updates the summary row of each variant from its cases, and from the self-test if that found it
+/// broken. A variant has one once all cases `planned` for it have been run or one of them fails: an
+/// interrupted run leaves whole variants.
 pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
-    let mut awaited: HashMap<&Subject, usize> = HashMap::new();
+    let mut planned_cases: HashMap<&Subject, usize> = HashMap::new();
     for case in planned {
-        *awaited.entry(&case.subject).or_default() += 1;
+        *planned_cases.entry(&case.subject).or_default() += 1;
     }
     let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
     for row in run.cases().chain(run.table.self_tests()) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
-    let kind = Kind::Checked(run.session.backend);
-    let summarised = |subject| {
-        let rows = by_variant.get(&subject)?;
+    let source = run.session.backend.into();
+    let mut summaries = Vec::new();
+    for subject in run.variants() {
+        let Some(rows) = by_variant.get(&subject) else {
+            continue;
+        };
         let cases = rows.iter().filter(|row| is_case(row)).count();
-        let is_whole = cases >= awaited.get(&subject).copied().unwrap_or(0);
+        let is_whole = cases >= planned_cases.get(&subject).copied().unwrap_or(0);
         let is_red = rows.iter().any(|row| row.failure().is_some());
-        (is_whole || is_red).then(|| summary(subject, kind.clone(), rows))
-    };
-    let rows: Vec<Row> = run.variants().filter_map(summarised).collect();
-    run.extend(rows);
+        if is_whole || is_red {
+            summaries.push(summary(subject, source, rows));
+        }
+    }
+    run.extend(summaries);
 }
 
-pub fn summary(subject: Subject, kind: Kind, rows: &[&Row]) -> Row {
-    let mut row = Row::new(subject, kind);
-    let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);
+/// Makes the row of a variant over all its cases.
+pub fn summary(subject: Subject, source: Source, rows: &[&Row]) -> Row {
+    let mut row = Row::new(subject, Place::All, source);
+    let mut checked = 0_usize;
+    let mut unsupported = 0_usize;
+    let mut failed = 0_usize;
     for case in rows.iter().filter(|row| is_case(row)) {
         match case.value(Metric::MaxError) {
             None if case.verdicts.is_empty() => unsupported += 1,
             None => failed += 1,
-            Some(max) => {
+            Some(max_error) => {
                 checked += 1;
-                if is_worse(&row, Metric::MaxError, max) {
-                    let figures = [Metric::MaxError, Metric::MaxRowError]
-                        .map(|metric| (metric, case.value(metric).unwrap_or(max)));
-                    row = row.note(case.place().to_string()).with_figures(figures);
-                }
-                for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
-                    if let Some(value) = case.value(metric)
-                        && is_worse(&row, metric, value)
-                    {
-                        row = row.figure(metric, value);
-                    }
-                }
+                row = with_worse_errors(row, case, max_error);
             }
         }
     }
@@ -59,14 +56,33 @@ pub fn summary(subject: Subject, kind: Kind, rows: &[&Row]) -> Row {
         .figure(Metric::Cases, checked)
         .figure(Metric::CasesUnsupported, unsupported)
         .figure(Metric::CasesFailed, failed);
-    let mut by_gate: BTreeMap<GateId, Vec<(&Row, &Judged)>> = BTreeMap::new();
-    for of in rows {
-        for (gate, judged) in &of.verdicts {
-            by_gate.entry(*gate).or_default().push((of, judged));
+    let mut by_gate: BTreeMap<GateId, Vec<CaseVerdict<'_>>> = BTreeMap::new();
+    for case in rows {
+        for (gate, judged) in &case.verdicts {
+            let verdict = CaseVerdict { row: case, judged };
+            by_gate.entry(*gate).or_default().push(verdict);
         }
     }
-    for (gate, said) in by_gate {
-        row.judge(gate, fold(&said));
+    for (gate, verdicts) in by_gate {
+        row.judge(gate, fold(&verdicts));
+    }
+    row
+}
+
+/// Takes over the errors of a case that are worse than those of the row.
+fn with_worse_errors(mut row: Row, case: &Row, max_error: f64) -> Row {
+    if is_worse(&row, Metric::MaxError, max_error) {
+        for metric in [Metric::MaxError, Metric::MaxRowError] {
+            row = row.figure(metric, case.value(metric).unwrap_or(max_error));
+        }
+        row = row.note(case.place.to_string());
+    }
+    for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
+        if let Some(value) = case.value(metric)
+            && is_worse(&row, metric, value)
+        {
+            row = row.figure(metric, value);
+        }
     }
     row
 }
@@ -75,52 +91,58 @@ fn is_case(row: &Row) -> bool {
     row.kind.is_case()
 }
 
-/// NaN is worse than any error, and any error is worse than none.
+/// Returns whether an error is worse than the row's. NaN is worse than any error, and any error is
+/// worse than none.
 fn is_worse(row: &Row, metric: Metric, error: f64) -> bool {
     row.value(metric)
         .is_none_or(|worst| gate::is_worse(worst, error))
 }
 
-/// The verdict of one gate over all rows: FAIL if any fails, else AMBIGUOUS if any is, else PASS if any passes, else NO DATA; with
-/// the reason of the first that decides and, if only some cases fail, how many.
-fn fold(said: &[(&Row, &Judged)]) -> Judged {
-    let (
-        row,
-        Judged {
-            verdict, reason, ..
-        },
-    ) = said
+/// The verdict of a gate on one row.
+struct CaseVerdict<'a> {
+    row: &'a Row,
+    judged: &'a Judged,
+}
+
+/// Judges one gate over all rows: FAIL if any fails, else AMBIGUOUS if any is, else PASS if any
+/// passes, else NO DATA; with the reason of the first that decides and, if only some cases fail,
+/// how many.
+fn fold(verdicts: &[CaseVerdict<'_>]) -> Judged {
+    let deciding = verdicts
         .iter()
-        .min_by_key(|(_, judged)| rank(judged.verdict))
+        .min_by_key(|of_row| rank(of_row.judged.verdict))
         .expect("the gate has results");
-    let with = |verdict: Verdict| {
-        said.iter()
-            .filter(move |(_, judged)| judged.verdict == verdict)
-    };
-    let cases = |verdict: Verdict| -> Vec<&Row> {
-        let rows = with(verdict).map(|(row, _)| *row);
-        rows.filter(|row| is_case(row)).collect()
-    };
-    let (failing, passing) = (cases(Verdict::Fail), cases(Verdict::Pass));
-    let which = match failing.is_empty() || failing.len() + passing.len() == 1 {
-        true => String::new(),
-        false => format!(
-            "fails in {} of {} cases; first ",
-            failing.len(),
-            failing.len() + passing.len()
-        ),
-    };
-    let reason = match (verdict, is_case(row)) {
-        (Verdict::Pass, _) => String::new(),
-        (_, true) => format!("{which}{}: {reason}", row.place()),
-        (_, false) => format!("{which}{reason}"),
-    };
+    let verdict = deciding.judged.verdict;
+    let failing = count_cases(verdicts, Verdict::Fail);
+    let passing = count_cases(verdicts, Verdict::Pass);
+    let no_data = verdicts
+        .iter()
+        .filter(|of_row| of_row.judged.verdict == Verdict::NoData)
+        .count();
+    let mut reason = String::new();
+    if verdict != Verdict::Pass {
+        if failing > 0 && failing + passing > 1 {
+            reason = format!("fails in {failing} of {} cases; first ", failing + passing);
+        }
+        if is_case(deciding.row) {
+            reason += &format!("{}: ", deciding.row.place);
+        }
+        reason += &deciding.judged.reason;
+    }
     Judged {
-        verdict: *verdict,
-        passed: Some(passing.len()),
-        of: Some(said.len() - with(Verdict::NoData).count()),
+        verdict,
+        passed: Some(passing),
+        of: Some(verdicts.len() - no_data),
         reason,
     }
+}
+
+/// Counts the cases with a verdict.
+fn count_cases(verdicts: &[CaseVerdict<'_>], verdict: Verdict) -> usize {
+    verdicts
+        .iter()
+        .filter(|of_row| of_row.judged.verdict == verdict && is_case(of_row.row))
+        .count()
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ impl TimedProblem {
         Self::of(device, problem, false, |inputs| inputs)
     }
 
-    /// The same, with inputs changed by `change`, and from device memory if `is_cold` or that is where decode has them.
+    /// The same, with inputs changed by `change`, and from device memory if `is_cold` or that is
+    /// where decode has them.
     pub fn of(
         device: &dyn Timer,
         problem: &Problem,
@@ -47,7 +48,8 @@ impl TimedProblem {
         change: fn(Inputs) -> Inputs,
     ) -> Result<Self, CudaError> {
         let is_cold = is_cold || problem.shape.is_decode();
-        // A problem that takes more than an eighth of the cache is rotated over one set: see Rotation::choose.
+        // A problem that takes more than an eighth of the cache is rotated over one set: see
+        // Rotation::choose.
         let seeds = if 8 * problem.min_bytes() <= device.info().l2_bytes {
             2
         } else {
@@ -129,8 +131,9 @@ impl TimedProblem {
         })
     }
 
-    /// C1 to C4 on dense outputs, each with the index of its input set, of a program that holds P in `probability`. A program that
-    /// holds its output in E4M3 with `e4m3_scale` is compared with a baseline that does the same.
+    /// C1 to C4 on dense outputs, each with the index of its input set, of a program that holds P
+    /// in `probability`. A program that holds its output in E4M3 with `e4m3_scale` is compared with
+    /// a baseline that does the same.
     pub fn judge_dense(
         &mut self,
         timer: &dyn Timer,
@@ -205,8 +208,8 @@ mod tests {
     use common::reference::reference;
     use common::verdict::{GateId, Verdict};
 
-    /// What cuDNN's FP8 attention writes on Hopper is right for a program that holds outputs in E4M3, and wrong for one that
-    /// does not; a wrong output is wrong for both.
+    /// What cuDNN's FP8 attention writes on Hopper is right for a program that holds outputs in
+    /// E4M3, and wrong for one that does not; a wrong output is wrong for both.
     #[test]
     fn an_output_in_e4m3_is_judged_by_a_baseline_in_e4m3() {
         let problem = Problem::new(Shape::bhsd(1, 2, 64, 64), Dtype::E4m3, Mask::Full).unwrap();

@@ -1,4 +1,4 @@
-//! What kernels are timed on: a GPU, or in tests one that is made up.
+//! The interface to what kernels are timed on: a GPU, or in tests one that is made up.
 
 use common::device::Staged;
 use common::device::cuda::{
@@ -16,15 +16,15 @@ pub type Kernel<'a> = (&'a LoadedStage, &'a Prepared<'a>);
 pub trait Timer {
     fn info(&self) -> &DeviceInfo;
 
-    /// Of inputs that are read from device memory, or from the cache.
+    /// Makes a pool of inputs that are read from device memory, or from the cache.
     fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError>;
 
-    /// Computes what outputs are judged by: on the host, unless a GPU computes those of large problems.
+    /// Computes a reference: on the host, unless a GPU computes those of large problems.
     fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
         reference::reference(inputs, p)
     }
 
-    /// What an empty kernel takes, in microseconds.
+    /// Times an empty kernel, in microseconds.
     fn zero_us(&self, plan: &Plan) -> Result<f64, CudaError>;
 
     fn time(
@@ -34,7 +34,7 @@ pub trait Timer {
         plan: &Plan,
     ) -> Result<Timed, CudaError>;
 
-    /// Interleaved, A B B A.
+    /// Times two kernels interleaved, A B B A.
     fn time_pair(
         &self,
         base: Kernel<'_>,
@@ -43,7 +43,11 @@ pub trait Timer {
         plan: &Plan,
     ) -> Result<TimedPair, CudaError>;
 
-    /// All in turns, quickly. Errors: the GPU cannot be used any more; a kernel that fails has its error in place of a time.
+    /// Times all kernels in turns, quickly. A kernel that fails has its error in place of a time.
+    ///
+    /// # Errors
+    ///
+    /// The GPU cannot be used any more.
     fn rank(
         &self,
         kernels: &[Kernel<'_>],
@@ -85,9 +89,9 @@ impl Timer for CudaDevice {
         pool: &Rc<InputPool>,
         plan: &Plan,
     ) -> Result<TimedPair, CudaError> {
-        let mut base = self.arm(base.0, base.1, pool)?;
-        let mut new = self.arm(new.0, new.1, pool)?;
-        self.measure_pair(&mut base, &mut new, plan)
+        let mut base_arm = self.arm(base.0, base.1, pool)?;
+        let mut new_arm = self.arm(new.0, new.1, pool)?;
+        self.measure_pair(&mut base_arm, &mut new_arm, plan)
     }
 
     fn rank(
@@ -96,8 +100,10 @@ impl Timer for CudaDevice {
         pool: &Rc<InputPool>,
         plan: &Plan,
     ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError> {
-        let arms = kernels.iter();
-        let arms = arms.map(|(stage, prepared)| self.arm(stage, prepared, pool));
-        self.rank(arms.collect(), plan)
+        let arms = kernels
+            .iter()
+            .map(|(stage, prepared)| self.arm(stage, prepared, pool))
+            .collect();
+        self.rank(arms, plan)
     }
 }

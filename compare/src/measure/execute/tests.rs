@@ -36,12 +36,12 @@ struct Told {
 }
 
 impl Sink for Told {
-    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
+    fn on_start(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         self.kinds.push(kind);
         self.started.push(format!("{done} of {total}: {label}"));
     }
 
-    fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
+    fn on_rows_added(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
         self.recorded.push(run.cases().count());
         match self.stops {
             true => Err(ExecuteError::Interrupted),
@@ -71,7 +71,8 @@ fn problem(shape: &str, dtype: Dtype) -> Problem {
     Problem::new(shape, dtype, Mask::Full).unwrap()
 }
 
-/// On a GPU: what the gates said of the cases of stage 0, of which this one fails of the second variant.
+/// On a GPU: what the gates said of the cases of stage 0, of which this one fails of the second
+/// variant.
 fn judged(red: Option<GateId>) -> Run {
     let mut run = testing::timed(testing::US).without(|_| true);
     for subject in [SCALAR, WMMA] {
@@ -350,7 +351,8 @@ struct Made {
 /// The power limit of [`Made`], in watts.
 const LIMIT_W: f64 = 700.0;
 
-/// Arms that take as long as in their bursts, and a tenth longer once they are hot; on a clock that is made up.
+/// Arms that take as long as in their bursts, and a tenth longer once they are hot; on a clock that
+/// is made up.
 struct MadeUp<'a> {
     made: &'a Made,
     us: &'a [f64],
@@ -559,7 +561,10 @@ impl Timer for Made {
 /// Whatever fails on the way; what had ended is kept.
 #[test]
 fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
-    let (stages, mut plan) = planned("--stages 0 --regret 2 --dtypes f16", BackendKind::Cuda);
+    let (stages, mut plan) = planned(
+        "--stages 0 --random-problems 2 --dtypes f16",
+        BackendKind::Cuda,
+    );
     assert_eq!((plan.draws.len(), plan.timings.len()), (2, 0));
     // The emulator computes these at once.
     plan.draws = ["1x1x17x64", "1x2:1x9x64"]
@@ -601,7 +606,8 @@ fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
     ");
 }
 
-/// Decode's keys, and what is asked for, come from device memory: more of them than the cache holds, at addresses of their own.
+/// Decode's keys, and what is asked for, come from device memory: more of them than the cache
+/// holds, at addresses of their own.
 #[test]
 fn what_is_decode_or_cold_is_timed_from_device_memory() {
     let device = Made::new(10.0, HONEST);
@@ -624,7 +630,8 @@ fn failed(row: &Row) -> Vec<(GateId, &str)> {
         .collect()
 }
 
-/// Both sides of a claim, ours and the base of the same preset, and each stage's best with that of the one before.
+/// Both sides of a claim, ours and the base of the same preset, and each stage's best with that of
+/// the one before.
 #[test]
 fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
     let fast = "stage0-scalar/scalar-16x64";
@@ -632,11 +639,11 @@ fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
         "timed 32 20 25; claims 1 0; variant scalar scalar-16x64; scalar-16x64 mission gpu: p50 28",
     );
     let pairs = interleaved(&View::alone(&run));
-    let pairs = pairs
+    let subjects = pairs
         .iter()
-        .map(|(_, new, base)| (new.as_str(), base.as_str()));
+        .map(|pair| (pair.new.as_str(), pair.base.as_str()));
     let expected = [(WMMA, fast), (WMMA, SCALAR), (testing::CPASYNC, WMMA)];
-    assert_eq!(pairs.collect::<Vec<_>>(), expected);
+    assert_eq!(subjects.collect::<Vec<_>>(), expected);
     // With one preset a claim's two pairs are the same.
     let once = testing::timed(testing::US);
     assert_eq!(interleaved(&View::alone(&once)).len(), 2);
@@ -769,7 +776,8 @@ fn only_the_first_of_several_arms_has_the_whole_warm_up() {
     assert!(others.iter().all(|of| *of == WARM_UP_AFTER_ANOTHER));
 }
 
-/// What a run on a GPU does, the emulator in its place: each kind of step once for those in a row, with the stage.
+/// What a run on a GPU does, the emulator in its place: each kind of step once for those in a row,
+/// with the stage.
 fn order(plan: &Plan, stages: &[LoadedStage], device: &Made) -> (Vec<String>, Run) {
     let mut told = Told::default();
     let mut run = testing::timed(testing::US)
@@ -857,7 +865,8 @@ fn of_given_problems_the_first_is_timed_before_the_second_is_made() {
     assert_eq!(steps, [of_each.clone(), of_each].concat());
 }
 
-/// A GPU whose references are not the host's judges nothing: the run ends with what differs, and keeps what finished before.
+/// A GPU whose references are not the host's judges nothing: the run ends with what differs, and
+/// keeps what finished before.
 #[test]
 fn a_reference_that_is_not_the_hosts_ends_a_run() {
     let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";

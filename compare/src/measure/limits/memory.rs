@@ -50,7 +50,8 @@ const HIERARCHIES: [Hierarchy; 2] = [
     },
 ];
 
-/// What a process may ask of the kernel, by the name in /proc/self/limits and the command that sets it.
+/// What a process may ask of the kernel, by the name in /proc/self/limits and the command that sets
+/// it.
 const RESOURCES: [(&str, &str); 2] = [
     ("Max address space", "ulimit -v"),
     ("Max data size", "ulimit -d"),
@@ -110,7 +111,8 @@ impl System {
         })
     }
 
-    /// Returns what each limit of the process's control group, and of every group around it, leaves.
+    /// Returns what each limit of the process's control group, and of every group around it,
+    /// leaves.
     fn groups(&self, kind: &Hierarchy) -> Vec<Available> {
         let Some(path) = self.group(kind) else {
             return vec![];

@@ -1,5 +1,5 @@
 use super::*;
-use crate::table::ProblemPlace;
+use crate::table::{Claim, ProblemPlace};
 use crate::testing::scenario::each;
 use crate::testing::{instances, ladder, of_e4m3_alone};
 use common::faults::{Fault, model_lse, model_output};
@@ -77,13 +77,14 @@ fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant
     assert_eq!(named.cases.len(), plan.cases.len());
 }
 
-/// Every variant meets what T0 has for every gate, its own rings, and the claims' problem or one like it.
+/// Every variant meets what T0 has for every gate, its own rings, and the claims' problem or one
+/// like it.
 #[test]
 fn tier1_is_the_default_and_has_every_variant() {
     let plan = planned("--variants scalar-32x64", Emulated);
     assert_eq!(plan.tier, Tier::T1);
-    // 10 + 6 + 13 of T0; a ring for each dtype, one with rising maxima, and a deep one; the claims' problem, and for each dtype one
-    // like it.
+    // 10 + 6 + 13 of T0; a ring for each dtype, one with rising maxima, and a deep one; the claims'
+    // problem, and for each dtype one like it.
     assert_eq!(plan.cases.len(), 10 + 6 + 13 + 4 + 1 + 2);
     assert!(plan.cases.iter().all(|case| !case.is_late));
     let of_claims = lines_with(&plan, &["full normal:0 Plain"]);
@@ -103,7 +104,8 @@ fn tier1_is_the_default_and_has_every_variant() {
     scalar-32x64 1x1x17:449x64 e4m3 causal normal:0 TracedOnce
     scalar-32x64 1x1x17:449x64 f16 full large:0 TracedOnce
     ");
-    // Every variant of every stage runs the same list, but for a default one's deep ring and the claims' problem.
+    // Every variant of every stage runs the same list, but for a default one's deep ring and the
+    // claims' problem.
     let whole = planned("", Emulated);
     let cases = ["scalar", "wmma-qk", "cpasync"].map(|family| {
         lines_with(&whole, &[&format!("{family}-32x64 ")])
@@ -113,7 +115,8 @@ fn tier1_is_the_default_and_has_every_variant() {
     assert_eq!(cases, [34, 36, 36]);
     assert_eq!(whole.cases.len(), 34 + 36 + 36);
     assert!(whole.scope.is_all());
-    // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
+    // Every variant is traced on T0's problems and its rings; a default one on T0's under every
+    // schedule, as by name.
     let traced = |plan: &Plan, variant: &str| {
         [" Traced", " TracedOnce"].map(|mode| {
             let all = lines_with(plan, &[variant]);
@@ -234,8 +237,8 @@ fn the_default_on_a_gpu_has_the_same_cases_and_times_the_problems_of_claims() {
 fn full_adds_all_families_and_seeds() {
     let plan = planned("--full --variants scalar-32x64", Emulated);
     assert_eq!(plan.tier, Tier::T2);
-    // T1's; small: 3 seeds x (9 + 11 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and on 7 keys; two
-    // more seeds of mission, and one of E4M3.
+    // T1's; small: 3 seeds x (9 + 11 families) less the two that T0 has; 3 extreme families x 2
+    // dtypes on small and on 7 keys; two more seeds of mission, and one of E4M3.
     let by_default = planned("--variants scalar-32x64", Emulated).cases;
     assert_eq!(plan.cases.len(), by_default.len() + 3 * 20 - 2 + 2 * 6 + 3);
     let all = lines(&plan);
@@ -403,7 +406,7 @@ fn masks_of_bf16_alternate_between_edge_shapes_and_begin_with_full() {
 
 #[test]
 fn random_problems_follow_few_cases_and_are_all_that_is_timed() {
-    let plan = planned("--regret 2", Cuda);
+    let plan = planned("--random-problems 2", Cuda);
     assert_eq!(plan.tier, Tier::T0);
     assert_eq!((plan.draws.len(), plan.timings.len()), (2, 0));
 }
@@ -423,8 +426,8 @@ fn what_the_traced_build_cannot_watch_is_run_plain() {
 fn full_has_every_small_shape_on_a_gpu() {
     let plan = planned("--full --variants scalar-32x64", Cuda);
     assert_eq!(plan.tier, Tier::T2);
-    // T0's five shapes and three of short rows are computed on both backends, under every family of each dtype, and the
-    // extreme families on 131:5 keys; T0's thirteen others; and the rings.
+    // T0's five shapes and three of short rows are computed on both backends, under every family of
+    // each dtype, and the extreme families on 131:5 keys; T0's thirteen others; and the rings.
     let families: usize = [Dtype::F16, Dtype::E4m3]
         .map(|dtype| Family::for_dtype(dtype).len())
         .iter()
@@ -448,8 +451,9 @@ fn full_has_every_small_shape_on_a_gpu() {
         count(&|place| of_kind(Kind::Small).any(|named| named.name == place.shape)),
         2 * 26 * 14
     );
-    // Many keys, and what is like mission, in both dtypes; edge shapes: both dtypes and masks; under every family T0's four that have no name, and short
-    // rows; the extreme families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
+    // Many keys, and what is like mission, in both dtypes; edge shapes: both dtypes and masks;
+    // under every family T0's four that have no name, and short rows; the extreme families on 131:5
+    // and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
         count(&|place| !place.shape.starts_with(char::is_alphabetic)),
         2 + 2 + edge_shapes().len() * 4 + 7 * families + 12 + 13 + 4
@@ -505,7 +509,7 @@ fn a_plan_without_cases_is_an_error() {
         &request("--families zero-head --dtypes f16"),
         Emulated,
     );
-    let says = "no case is left to run: --dtypes f16 --families zero-head exclude each other";
+    let says = "no case matches all of --dtypes f16 --families zero-head; drop one of these flags";
     assert_eq!(error.unwrap_err().to_string(), says);
 }
 
@@ -550,7 +554,7 @@ fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
 
 #[test]
 fn an_input_file_is_the_only_problem() {
-    let file = FileProblem {
+    let file = GivenTensors {
         name: "a.safetensors".into(),
         shape: Shape::bhsd(1, 2, 40, 64),
         dtype: Dtype::E4m3,
@@ -606,7 +610,8 @@ fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_wh
     ");
 }
 
-/// Of a stage's second element type a part; and what claims on it compare, else they would have no data.
+/// Of a stage's second element type a part; and what claims on it compare, else they would have no
+/// data.
 #[test]
 fn what_is_counted_with_e4m3_is_compared_with_what_is_counted_too() {
     let stages = crate::stages::builds().unwrap();
