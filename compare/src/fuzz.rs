@@ -1,4 +1,5 @@
-//! `compare fuzz`: random problems, layouts and inputs through the gates; what fails is shrunk, with the command that shows it.
+//! `compare fuzz`: random problems, layouts and inputs through the gates; what fails is shrunk,
+//! with the command that shows it.
 
 mod page;
 mod search;
@@ -30,11 +31,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
-Draws a problem (extents, heads, type, mask, softmax scale), where each tensor lies (order of batch, head and row, gaps, offset),
-inputs, and whether log-sum-exps are asked for, for one variant after the other. In the emulator each case goes through gates C1 to
-C6 and C8, under three schedules, and a small one through H1; on a GPU through C1 to C6 and C8 in three launches, and a small one
-through B1. A seed and the variants that are named draw the same cases on every machine. A variant that failed is not tried again.
-What fails is shrunk to the smallest case that fails the same gate, and printed with the command that runs it.
+Draws a problem (extents, heads, type, mask, softmax scale), where each tensor lies (order of batch,
+head and row, gaps, offset), inputs, and whether log-sum-exps are asked for, for one variant after
+the other. In the emulator each case goes through gates C1 to C6 and C8, under three schedules, and
+a small one through H1; on a GPU through C1 to C6 and C8 in three launches, and a small one through
+B1. A seed and the variants that are named draw the same cases on every machine. A variant that
+failed is not tried again. What fails is shrunk to the smallest case that fails the same gate, and
+printed with the command that runs it.
 
 Examples:
   compare fuzz                                  a minute over all variants; the seed is the day's
@@ -54,7 +57,8 @@ Exit codes:
 /// Seconds without --seconds and --cases.
 const SECONDS: u64 = 60;
 
-/// Cases that run at once in the emulator, per processor: more than one, so that none waits long for the slowest.
+/// Cases that run at once in the emulator, per processor: more than one, so that none waits long
+/// for the slowest.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
 #[derive(Clone, Debug, Args)]
@@ -68,13 +72,15 @@ pub struct FuzzArgs {
     /// Draw the cases of this seed [default: the day, as YYYYMMDD in UTC]
     #[arg(long, value_name = "SEED", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// End after so many seconds, once what is running has ended [default: 60, with --cases no limit]
+    /// End after so many seconds, once what is running has ended [default: 60, with --cases no
+    /// limit]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = at_least_one::<u64>)]
     pub seconds: Option<u64>,
     /// End after so many cases [default: no limit]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one::<u64>)]
     pub cases: Option<u64>,
-    /// Run this case alone: STAGE/VARIANT SHAPE DTYPE MASK FAMILY:SEED and options, as a failing run prints it
+    /// Run this case alone: STAGE/VARIANT SHAPE DTYPE MASK FAMILY:SEED and options, as a failing
+    /// run prints it
     #[arg(long, value_name = "CASE", value_parser = trial,
           conflicts_with_all = ["stages", "variants", "dtypes", "seed", "seconds", "cases"])]
     pub case: Option<Trial>,
@@ -149,7 +155,8 @@ fn many(args: &FuzzArgs, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::Res
     Ok(page::many(&search, &found, backend, &gates.device()))
 }
 
-/// A variant, and the types that it is compiled for and that were asked for; all that were, where it has none of them.
+/// A variant, and the types that it is compiled for and that were asked for; all that were, where
+/// it has none of them.
 fn contender((stage, variant): &Picked<'_>, dtypes: &[Dtype]) -> Contender {
     let taken: Vec<Dtype> = dtypes
         .iter()

@@ -40,11 +40,11 @@ impl<'a> Recorder<'a> {
 }
 
 impl Sink for Recorder<'_> {
-    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
+    fn on_start(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         self.bars.step(kind, label, done, total);
     }
 
-    fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
+    fn on_rows_added(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(ExecuteError::Interrupted); // the run writes the run before it ends
         }

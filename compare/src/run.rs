@@ -45,7 +45,7 @@ Examples:
   compare --full                                the same on every input family, and on a GPU on every small shape: for a table
   compare --stages 5 --shapes mission,1x8:2x113:203x64 --dtypes f16
                                                 a stage on two shapes; the second has 8 query and 2 key heads, 113 queries, 203 keys
-  compare --regret 160 --backend cuda           on a GPU, judge the library's choice on random problems; accepted, fit it to them
+  compare --random-problems 160 --backend cuda  on a GPU, judge the library's choice on random problems; accepted, fit it to them
   compare accept target/compare/20261120T183000Z-nvidia-h200
                                                 copy a run into results/ for committing
 
@@ -86,12 +86,12 @@ pub struct RunArgs {
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let ladder = args.backend.open()?;
-    if args.request.regret.is_some() {
+    if args.request.random_problems.is_some() {
         ladder.gpu_to("time random problems")?;
     }
     let committed = Results::read(&machine::results())?;
     // What cannot be read ends the run before it measures anything.
-    let choice = match args.request.regret {
+    let choice = match args.request.random_problems {
         Some(_) => Some(LibraryChoice::read(&committed)?),
         None => None,
     };

@@ -133,7 +133,7 @@ fn a_callable_passes_supports_nothing_or_cannot_be_loaded() {
 struct Refusal(&'static str, &'static str, &'static str);
 
 fn expect_refusals(refusals: &[Refusal]) {
-    let flags = [&TWO_CASES[..], &["--patience", "20"]].concat();
+    let flags = [&TWO_CASES[..], &["--timeout", "20"]].concat();
     for Refusal(candidate, gate, words) in refusals {
         let folder = tempfile::tempdir().unwrap();
         let Some(text) = printed(candidate, &flags, 1, folder.path()) else {
@@ -382,7 +382,7 @@ fn what_a_callable_started_ends_with_it_and_with_who_called_it() {
         ("wrong.py:crashes", "it was ended by SIGSEGV"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let flags = [&ONE_CASE[..], &["--patience", "5"]].concat();
+        let flags = [&ONE_CASE[..], &["--timeout", "5"]].concat();
         let Some(text) = printed(candidate, &flags, 1, folder.path()) else {
             return;
         };
@@ -426,7 +426,7 @@ fn a_signal_ends_what_hangs_at_once_and_leaves_nothing() {
     ] {
         for signal in ["-TERM", "-INT"] {
             let folder = tempfile::tempdir().unwrap();
-            let flags = [&ONE_CASE[..], &["--patience", "6000"]].concat();
+            let flags = [&ONE_CASE[..], &["--timeout", "6000"]].concat();
             let mut compare = command(candidate, &flags, folder.path())
                 .unwrap()
                 .stdout(Stdio::null())
@@ -467,7 +467,7 @@ fn a_file_that_ends_python_or_hangs_is_wrong_usage_and_a_python_without_torch_is
         let file = here.path().join("it.py");
         std::fs::write(&file, text).unwrap();
         let candidate = format!("{}:f", file.display());
-        let flags = ["--patience", "1"];
+        let flags = ["--timeout", "1"];
         let Some(answer) = printed(&candidate, &flags, 2, here.path()) else {
             return;
         };

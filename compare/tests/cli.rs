@@ -189,7 +189,7 @@ fn wrong_words_exit_with_2_name_the_nearest_and_run_nothing() {
         }
         expect(command, 2, &[words]);
     }
-    let regret = folder.run(&["--stages", "5", "--regret", "40"]);
+    let regret = folder.run(&["--stages", "5", "--random-problems", "40"]);
     let no_data = "NO DATA: there is no GPU to time random problems";
     expect(regret, 3, &[no_data]);
     assert!(!folder.path("runs").exists());

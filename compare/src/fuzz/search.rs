@@ -1,5 +1,5 @@
-//! The search: which case comes when, what is counted, what is shrunk, and when it ends. What judges a case, and what the time is,
-//! are its arguments.
+//! The search: which case comes when, what is counted, what is shrunk, and when it ends. What
+//! judges a case, and what the time is, are its arguments.
 
 use crate::measure::sink::ExecuteError;
 use crate::table::Subject;
@@ -222,7 +222,8 @@ impl Search {
         (chunk, index)
     }
 
-    /// A case that ran beside one that failed before it in the sequence does not count: with fewer processors it does not run.
+    /// A case that ran beside one that failed before it in the sequence does not count: with fewer
+    /// processors it does not run.
     fn count(
         &self,
         index: u64,

@@ -140,7 +140,7 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 254 | note there
         1 FAIL: 3 goals of the library's choice are missed, first 1.030x the fastest variant's time on average (goal 1.02)
-        Give the library a better choice: on a GPU `compare --regret 160 --backend cuda` judges it, and `compare accept` fits it to that run.
+        Give the library a better choice: on a GPU `compare --random-problems 160 --backend cuda` judges it, and `compare accept` fits it to that run.
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed; clean; + attention-ladder | : regret | draw | regret_mean 1.02 | regret_worst 1.1 | cases 240 | draw 240 | note there
         0 PASS: 3 variants pass every gate

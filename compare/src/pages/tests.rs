@@ -404,7 +404,7 @@ fn a_missed_goal_of_the_choice_is_in_the_verdict_of_every_page() {
         );
         assert!(!page.contains("No action needed"), "{page}");
         assert!(
-            page.contains("`compare --regret 160 --backend cuda`"),
+            page.contains("`compare --random-problems 160 --backend cuda`"),
             "{page}"
         );
         let terminal = terminal(&summary::document(report, None));

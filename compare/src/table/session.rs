@@ -525,7 +525,7 @@ impl fmt::Display for Selection {
             ("--seeds", words(&self.seeds)),
             ("--families", words(&self.families)),
             ("--input", self.input.clone().unwrap_or_default()),
-            ("--regret", words(self.regret.as_slice())),
+            ("--random-problems", words(self.regret.as_slice())),
         ];
         let mut arguments = Vec::new();
         for (flag, values) in flags {
