@@ -175,7 +175,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Machine> {
         ),
         (
             "PyTorch and peers (`peers`)",
-            python::found(args.python.as_deref()),
+            python::callable_peers(args.python.as_deref()),
             "`scripts/python` installs them, or name a Python with torch by --python or PYTHON.",
         ),
     ]);

@@ -93,7 +93,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
         stages: vec![build.id.clone()],
         variants: args.variant.iter().cloned().collect(),
     };
-    chosen.of(&builds)?;
+    chosen.pick(&builds)?;
     let variant = args.variant.as_ref().unwrap_or(&build.default_variant);
     let loaded = loaded(&ladder.stages, &build.id);
     let (name, family, inputs) = read(args)?;

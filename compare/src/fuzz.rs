@@ -84,7 +84,7 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "CASE", value_parser = trial,
           conflicts_with_all = ["stages", "variants", "dtypes", "seed", "seconds", "cases"])]
     pub case: Option<Trial>,
-    /// Where kernels run
+    /// The backend that kernels run on
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
 }
@@ -110,37 +110,39 @@ pub fn fuzz(args: &FuzzArgs) -> anyhow::Result<Answer> {
     let builds = ladder.builds()?;
     let gates = Gates { ladder: &ladder };
     match &args.case {
-        Some(trial) => one(trial, &builds, &gates),
-        None => many(args, &builds, &gates),
+        Some(trial) => run_one(trial, &builds, &gates),
+        None => search(args, &builds, &gates),
     }
 }
 
-/// Runs the case that was given.
-fn one(trial: &Trial, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::Result<Answer> {
+/// Runs the case of `--case`.
+fn run_one(trial: &Trial, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::Result<Answer> {
     let chosen = Chosen {
         stages: vec![trial.subject.stage().to_string()],
         variants: vec![trial.subject.name().to_string()],
     };
-    chosen.of(builds)?;
+    chosen.pick(builds)?;
     limits::check_problems([&trial.case.problem])?;
-    let tried = gates.judge(std::slice::from_ref(trial));
-    let tried = tried
-        .into_iter()
-        .next()
+    let tried = gates
+        .judge(std::slice::from_ref(trial))
+        .pop()
         .context("a case has an outcome")??;
-    Ok(page::one(trial, &tried))
+    Ok(page::of_trial(trial, &tried))
 }
 
 /// Draws cases until time or number are reached.
-fn many(args: &FuzzArgs, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::Result<Answer> {
-    let picked = args.chosen.of(builds)?;
+fn search(args: &FuzzArgs, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::Result<Answer> {
+    let picked = args.chosen.pick(builds)?;
     let dtypes = or_all(&args.dtypes, &Dtype::ALL);
-    let contenders = picked.iter().map(|picked| contender(picked, dtypes));
+    let contenders = picked
+        .iter()
+        .map(|picked| contender(picked, dtypes))
+        .collect();
     let seed = args.seed.unwrap_or_else(today);
     let seconds = args.seconds.or(args.cases.is_none().then_some(SECONDS));
     let search = Search {
         seed,
-        contenders: contenders.collect(),
+        contenders,
         cases: args.cases,
         seconds,
         in_flight: gates.in_flight(),
@@ -150,9 +152,9 @@ fn many(args: &FuzzArgs, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::Res
         interrupted: interrupted()?,
     };
     say(&format!("fuzz: seed {seed}, {}", gates.device()));
-    let found = search.run(gates, &clock, &mut |line| say(line))?;
+    let result = search.run(gates, &clock, &mut |line| say(line))?;
     let backend = gates.backend();
-    Ok(page::many(&search, &found, backend, &gates.device()))
+    Ok(page::of_search(&search, &result, backend, &gates.device()))
 }
 
 /// A variant, and the types that it is compiled for and that were asked for; all that were, where
@@ -169,7 +171,7 @@ fn contender((stage, variant): &Picked<'_>, dtypes: &[Dtype]) -> Contender {
     }
 }
 
-/// 20261128.
+/// Returns the day as a number: 20261128.
 fn today() -> u64 {
     let compact = machine::compact(machine::now());
     let day = compact.split('T').next().unwrap_or_default();
@@ -186,7 +188,7 @@ impl Gates<'_> {
         self.ladder.gpu.as_ref().ok()
     }
 
-    /// The flag that asks for where these run.
+    /// Returns the word of `--backend` for where these run.
     fn backend(&self) -> &'static str {
         match self.gpu() {
             Some(_) => "cuda",
@@ -201,7 +203,7 @@ impl Gates<'_> {
         }
     }
 
-    /// A GPU has one case at a time.
+    /// Returns how many cases run at once: one on a GPU.
     fn in_flight(&self) -> usize {
         match self.gpu() {
             Some(_) => 1,
@@ -228,7 +230,7 @@ impl Judge for Gates<'_> {
     }
 }
 
-/// Only what the machine lacks, or a reference, is an error.
+/// Runs a case. It is an error only if the machine lacks something, or there is no reference.
 fn run(
     trial: &Trial,
     stage: &LoadedStage,

@@ -51,7 +51,7 @@ impl OpenRun {
     pub fn begin(target: &Target, chosen: &Chosen) -> anyhow::Result<(Self, Ladder)> {
         let mut ladder = Ladder::open()?;
         let builds = ladder.builds()?;
-        chosen.of(&builds)?;
+        chosen.pick(&builds)?;
         let opened = Self::open(target, &builds)?;
         if let Ok(gpu) = &ladder.gpu {
             opened.of_gpu(&gpu.info().name)?;

@@ -69,7 +69,7 @@ const WATCHDOG_SECONDS: u64 = 120;
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = OpenRun::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds()?;
-    let selected = args.chosen.of(&builds)?;
+    let selected = args.chosen.pick(&builds)?;
     let gpu = ladder.gpu_to("profile on")?;
     let chips = Chips::new(gpu.info().limits().capability);
     let dtypes = distinct(selected.iter().map(|(stage, _)| stage.first_dtype()));
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// As an ncu for a newer chip does, which stops at the first name that it does not know.
+    /// An ncu for a newer chip stops at the first name that it does not know.
     #[test]
     fn a_profile_goes_on_without_the_metrics_that_ncu_does_not_know() {
         let known = ["gpu__time_duration.sum", "dram__bytes.sum"];

@@ -111,7 +111,7 @@ const WATCHDOG_SECONDS: u64 = 60;
 pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = OpenRun::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds()?;
-    let selected = args.chosen.of(&builds)?;
+    let selected = args.chosen.pick(&builds)?;
     let subjects = Vec::from_iter(subjects(&selected));
     ladder.gpu_to("launch on")?;
     let program = COMPUTE_SANITIZER.find().map_err(NoData)?;

@@ -9,8 +9,8 @@ use crate::judge::verdict::Exit;
 use crate::table::Subject;
 use common::verdict::GateResult;
 
-/// Of a case that was given.
-pub fn one(trial: &Trial, tried: &Tried) -> Answer {
+/// Reports on the case of `--case`.
+pub fn of_trial(trial: &Trial, tried: &Tried) -> Answer {
     let (exit, verdict, gates) = match tried {
         Tried::Passed(gates) => (Exit::Pass, "PASS: it passes every gate", gates.as_slice()),
         Tried::Failed(Failure { gates, .. }) => (Exit::Fail, "FAIL", gates.as_slice()),
@@ -22,17 +22,15 @@ pub fn one(trial: &Trial, tried: &Tried) -> Answer {
     Answer::new(exit, format!("{trial}\n{}{verdict}", reasons(gates)))
 }
 
-/// Of a search.
-pub fn many(search: &Search, found: &Found, backend: &str, device: &str) -> Answer {
-    let findings = found.findings.iter();
-    let findings = findings.map(|finding| describe(finding, backend));
+/// Reports on a search.
+pub fn of_search(search: &Search, found: &Found, backend: &str, device: &str) -> Answer {
     let verdict = verdict(search, found, device);
-    let table = terminal(&[Block::Table(tallies(search, found))]);
-    let text = joined(
-        [table].into_iter().chain(findings).chain([verdict.text]),
-        "\n",
-    );
-    Answer::new(verdict.exit, text)
+    let mut parts = vec![terminal(&[Block::Table(tallies(search, found))])];
+    for finding in &found.findings {
+        parts.push(describe(finding, backend));
+    }
+    parts.push(verdict.text);
+    Answer::new(verdict.exit, parts.join("\n"))
 }
 
 fn tallies(search: &Search, found: &Found) -> Table {
@@ -57,7 +55,7 @@ fn finding<'a>(found: &'a Found, subject: &Subject) -> Option<&'a Finding> {
     findings.find(|finding| finding.drawn.subject == *subject)
 }
 
-/// The verdict on the smallest case, the commands that show it, and how it was found.
+/// Describes the smallest case: its verdict, the commands that show it, and the search for it.
 fn describe(finding: &Finding, backend: &str) -> String {
     let Finding {
         index,
@@ -86,19 +84,22 @@ fn reasons(gates: &[GateResult]) -> String {
         .collect()
 }
 
-/// What runs the case again and, where it takes the case, what explains it.
+/// Returns the command that runs the case again and, for a case that `explain` takes, that command.
 fn commands(trial: &Trial, backend: &str) -> Vec<String> {
     let Trial { subject, case } = trial;
-    let again = format!("cargo run -p compare -- fuzz --backend {backend} --case '{trial}'");
-    let explain = case.is_plain().then(|| {
+    let mut commands = vec![format!(
+        "cargo run -p compare -- fuzz --backend {backend} --case '{trial}'"
+    )];
+    if case.is_plain() {
         let (stage, variant) = (subject.stage(), subject.name());
         let problem = &case.problem;
-        format!(
-            "cargo run -p compare -- explain --stage {stage} --variant {variant} --problem '{} {} {} {}:{}'",
+        commands.push(format!(
+            "cargo run -p compare -- explain --stage {stage} --variant {variant} \
+             --problem '{} {} {} {}:{}'",
             problem.shape, problem.dtype, problem.mask, case.family, case.seed
-        )
-    });
-    [again].into_iter().chain(explain).collect()
+        ));
+    }
+    commands
 }
 
 struct Verdict {
@@ -107,9 +108,11 @@ struct Verdict {
 }
 
 fn verdict(search: &Search, found: &Found, device: &str) -> Verdict {
-    let numbers = search.contenders.iter().zip(&found.tallies);
-    let unchecked = numbers.filter(|(_, tally)| tally.cases == 0);
-    let unchecked: Vec<String> = unchecked
+    let unchecked: Vec<String> = search
+        .contenders
+        .iter()
+        .zip(&found.tallies)
+        .filter(|(_, tally)| tally.cases == 0)
         .map(|(contender, tally)| format!("{}: {}", contender.subject, why_none(tally)))
         .collect();
     let exit = match found.end {
@@ -138,7 +141,7 @@ fn verdict(search: &Search, found: &Found, device: &str) -> Verdict {
         0 => "nothing was found".to_string(),
         n => count(n, "variant fails", "variants fail"),
     };
-    let none = match unchecked.len() {
+    let without_case = match unchecked.len() {
         0 => String::new(),
         n => format!(
             ", {} without a case",
@@ -148,7 +151,10 @@ fn verdict(search: &Search, found: &Found, device: &str) -> Verdict {
     let lines = unchecked.iter().map(|line| format!("no case: {line}\n"));
     Verdict {
         exit,
-        text: format!("{}{word}: {failed}{none}: {ran}", lines.collect::<String>()),
+        text: format!(
+            "{}{word}: {failed}{without_case}: {ran}",
+            lines.collect::<String>()
+        ),
     }
 }
 

@@ -9,7 +9,7 @@ use common::verdict::{GateId, GateResult};
 use std::fmt;
 use std::time::Duration;
 
-/// What a failing case is shrunk with, at most; 60 are usual.
+/// The most tries to shrink a failing case; 60 are usual.
 const MOST_TRIES: usize = 400;
 
 /// A case of a variant; its text is what --case takes.
@@ -58,16 +58,16 @@ impl Tried {
             .filter(|result| result.is_fail())
             .cloned()
             .collect();
-        match failed.is_empty() {
-            true => Tried::Passed(gates),
-            false => Tried::Failed(Failure {
-                gates: failed,
-                is_gpu_lost: false,
-            }),
+        if failed.is_empty() {
+            return Tried::Passed(gates);
         }
+        Tried::Failed(Failure {
+            gates: failed,
+            is_gpu_lost: false,
+        })
     }
 
-    /// A launch that failed, or never ended: gate C1 has nothing to judge.
+    /// Makes the outcome of a launch that failed, or never ended: gate C1 has nothing to judge.
     pub fn without_output(reason: String, is_gpu_lost: bool) -> Self {
         Tried::Failed(Failure {
             gates: vec![GateResult::fail(GateId::C1, reason)],
@@ -77,7 +77,7 @@ impl Tried {
 }
 
 pub trait Judge {
-    /// In the order of the trials.
+    /// Judges trials; returns outcomes in their order.
     fn judge(&self, trials: &[Trial]) -> Vec<Result<Tried, ExecuteError>>;
 }
 
@@ -96,7 +96,7 @@ pub struct Contender {
 #[derive(Clone, Debug)]
 pub struct Search {
     pub seed: u64,
-    /// They take turns.
+    /// The variants, which take turns.
     pub contenders: Vec<Contender>,
     pub cases: Option<u64>,
     pub seconds: Option<u64>,
@@ -115,7 +115,7 @@ pub struct Found {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Judged, the failing one included.
+    /// The cases that were judged, the failing one included.
     pub cases: usize,
     pub unsupported: usize,
     /// The first reason.
@@ -124,13 +124,13 @@ pub struct Tally {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Of the case in the sequence, from 0.
+    /// The place of the case in the sequence, from 0.
     pub index: u64,
     pub drawn: Trial,
     pub shrunk: Trial,
-    /// Of what was shrunk.
+    /// The gates that the shrunk case fails.
     pub gates: Vec<GateResult>,
-    /// Which ends the search: nothing else runs in this process.
+    /// Whether the GPU is lost, which ends the search: nothing else runs in this process.
     pub is_gpu_lost: bool,
     pub tries: usize,
     /// Whether nothing smaller fails the same gate.
@@ -157,7 +157,8 @@ impl Found {
 }
 
 impl Search {
-    /// The same for a seed, whatever `in_flight` is; another seed begins with another variant.
+    /// Returns the variant of a case: the same for a seed, whatever `in_flight` is; another seed
+    /// begins with another variant.
     fn contender(&self, index: u64) -> usize {
         let count = self.contenders.len() as u64;
         ((self.seed % count + index) % count) as usize
@@ -171,7 +172,7 @@ impl Search {
         }
     }
 
-    /// `says` is told how far it is, and of each finding.
+    /// Runs the search. Calls `says` with how far it is, and with each finding.
     pub fn run(
         &self,
         judge: &dyn Judge,
@@ -209,7 +210,8 @@ impl Search {
             || found.findings.len() == self.contenders.len()
     }
 
-    /// The next cases of variants that have not failed, and the number of the case after them.
+    /// Returns the next cases of variants that have not failed, and the number of the case after
+    /// them.
     fn chunk(&self, next: u64, found: &Found) -> (Vec<u64>, u64) {
         let (mut chunk, mut index) = (vec![], next);
         while chunk.len() < self.in_flight && self.cases.is_none_or(|cases| index < cases) {
@@ -222,8 +224,8 @@ impl Search {
         (chunk, index)
     }
 
-    /// A case that ran beside one that failed before it in the sequence does not count: with fewer
-    /// processors it does not run.
+    /// Counts a case, and shrinks one that fails. A case that ran beside one that failed before it
+    /// in the sequence does not count: with fewer processors it does not run.
     fn count(
         &self,
         index: u64,

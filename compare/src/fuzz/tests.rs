@@ -66,7 +66,7 @@ fn found(search: &Search, judge: &dyn Judge) -> Found {
 }
 
 fn answer(search: &Search, judge: &dyn Judge) -> Answer {
-    page::many(search, &found(search, judge), "emulated", "in the emulator")
+    page::of_search(search, &found(search, judge), "emulated", "in the emulator")
 }
 
 /// Wrong for causal masks with more keys than queries where V is as PyTorch's transpose has it.
@@ -140,7 +140,7 @@ fn the_printed_command_runs_the_case_again() {
     let trial = again.case.unwrap();
     assert_eq!(trial.to_string(), format!("{SWIZZLE} {SMALLEST}"));
     let tried = judge.judge(std::slice::from_ref(&trial)).remove(0).unwrap();
-    let one = page::one(&trial, &tried);
+    let one = page::of_trial(&trial, &tried);
     assert_eq!(one.exit, Exit::Fail);
     assert!(
         one.text.contains("C2 FAIL: max error 1\nFAIL"),
@@ -261,14 +261,14 @@ fn an_interrupted_search_prints_what_it_found() {
     ] {
         let found = search.run(judge, &clock(50), &mut |_| ()).unwrap();
         assert_eq!(found.end, End::Interrupted);
-        let answer = page::many(&search, &found, "emulated", "in the emulator");
+        let answer = page::of_search(&search, &found, "emulated", "in the emulator");
         assert_eq!(answer.exit, Exit::Interrupted);
         assert!(answer.text.contains(word), "{}", answer.text);
     }
     // While it shrinks.
     let found = search.run(&everything, &clock(0), &mut |_| ()).unwrap();
     assert!(found.findings.iter().all(|finding| !finding.is_smallest));
-    let answer = page::many(&search, &found, "emulated", "in the emulator");
+    let answer = page::of_search(&search, &found, "emulated", "in the emulator");
     assert!(
         answer.text.contains("shrinking ended early"),
         "{}",
@@ -299,7 +299,7 @@ fn a_lost_gpu_ends_the_search_with_what_lost_it() {
         panic!("{found:?}")
     };
     assert_eq!((found.end, drawn), (End::GpuLost, shrunk));
-    let answer = page::many(&search, &found, "cuda", "on a GPU");
+    let answer = page::of_search(&search, &found, "cuda", "on a GPU");
     assert_eq!(answer.exit, Exit::Fail);
     assert!(
         answer.text.contains("C1 FAIL: an illegal address"),

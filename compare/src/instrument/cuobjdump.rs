@@ -38,9 +38,10 @@ fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
     let written = Scratch::new(id).and_then(|folder| Ok((folder.write("fatbin", fatbin)?, folder)));
     let (file, _folder) = written.map_err(|error| format!("{error:#}"))?;
     // It starts nvdisasm, which lies beside it.
-    let folders = tool.path.parent().map(PathBuf::from).into_iter();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap_or(path);
+    let search_path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = tool.path.parent().map(PathBuf::from).into_iter().collect();
+    folders.extend(std::env::split_paths(&search_path));
+    let path = std::env::join_paths(folders).unwrap_or(search_path);
     let output = Command::new(&tool.path)
         .arg("-sass")
         .arg(&file)
@@ -48,10 +49,10 @@ fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
         .output()
         .map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().next().unwrap_or("no message");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let message = printed.lines().next().unwrap_or("no message");
         return Err(format!(
-            "{} cannot read the code of {id}: {said}",
+            "{} cannot read the code of {id}: {message}",
             tool.path.display()
         ));
     }

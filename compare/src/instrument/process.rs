@@ -170,7 +170,7 @@ mod tests {
         assert!(is_gone, "{}", state());
     }
 
-    /// In another pid namespace a process may have our number, and share our temporary folder.
+    /// A process in another pid namespace may have our number, and share our temporary folder.
     #[test]
     fn two_scratch_folders_of_one_label_and_process_number_never_meet() {
         let shared = tempfile::tempdir().unwrap();
@@ -200,8 +200,7 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_made_is_answered_with_what_to_set() {
         let nowhere = Path::new("/proc/no/such/folder");
-        let error = Scratch::below(nowhere, "peers").err().unwrap();
-        let error = format!("{error:#}");
+        let error = format!("{:#}", Scratch::below(nowhere, "peers").err().unwrap());
         let says = "set TMPDIR to a writable folder: cannot write /proc/no/such/folder: ";
         assert!(error.starts_with(says), "{error}");
     }

@@ -70,7 +70,8 @@ fn build(stage: &LoadedStage) -> StageMeta {
     }
 }
 
-/// What `kernels` of `variant` need and the device lacks; `None` without kernels.
+/// Describes what `kernels` of `variant` need and the device lacks; there is nothing to describe
+/// without kernels.
 fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<(String, String)> {
     let lacks: Vec<_> = (kernels.iter())
         .filter_map(|kernel| Some((kernel, stage.lacks(kernel)?)))
@@ -83,20 +84,22 @@ fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<(S
     Some((variant.to_string(), why))
 }
 
-/// One claim per problem and metric.
-fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
-    let each = stated
-        .on
-        .iter()
-        .flat_map(|place| stated.metrics.iter().map(move |&metric| (place, metric)));
-    each.map(|(place, metric)| Claim {
-        family: stated.family.to_string(),
-        metric,
-        relation: stated.relation,
-        place: ProblemPlace::new(place.shape, place.dtype, place.mask),
-        gpu: place.gpu.map(str::to_string),
-        why: stated.why.to_string(),
-    })
+/// Makes one claim per problem and metric.
+fn claims(stated: &claim::Claim) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for place in stated.on {
+        for &metric in stated.metrics {
+            claims.push(Claim {
+                family: stated.family.to_string(),
+                metric,
+                relation: stated.relation,
+                place: ProblemPlace::new(place.shape, place.dtype, place.mask),
+                gpu: place.gpu.map(str::to_string),
+                why: stated.why.to_string(),
+            });
+        }
+    }
+    claims
 }
 
 pub fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
@@ -180,7 +183,10 @@ mod tests {
             variants: vec![gone.clone()],
             ..Chosen::default()
         };
-        let error = chosen.of(&limited).expect_err("it is refused").to_string();
+        let error = chosen
+            .pick(&limited)
+            .expect_err("it is refused")
+            .to_string();
         let says = format!("the device cannot run {gone}: f16 d64 needs ");
         assert!(error.starts_with(&says), "{error}");
     }

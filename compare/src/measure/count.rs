@@ -89,16 +89,10 @@ mod tests {
             .iter()
             .filter(|claim| claim.metric.source() == metric::Source::Counters)
             .collect();
-        let with = |dtype| {
-            counted
-                .iter()
-                .filter(|claim| claim.place.dtype == dtype)
-                .count()
-        };
-        assert!(
-            with(Dtype::F16) >= 3 && with(Dtype::E4m3) >= 3,
-            "{counted:?}"
-        );
+        for dtype in [Dtype::F16, Dtype::E4m3] {
+            let claims = counted.iter().filter(|claim| claim.place.dtype == dtype);
+            assert!(claims.count() >= 3, "{dtype}: {counted:?}");
+        }
         for claim in counted {
             let correct = judged(claim);
             assert_eq!(

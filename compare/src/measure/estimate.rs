@@ -16,7 +16,7 @@ const FILE: &str = ".took.json";
 /// start.
 const LEAST_SHARE: usize = 10;
 
-/// What a run took.
+/// The time that a run took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Took {
     pub tier: Tier,
@@ -31,7 +31,7 @@ pub struct Took {
     pub sustained_seconds: f64,
 }
 
-/// What a run is going to do.
+/// The work that a run is going to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Planned {
     pub cases: usize,
@@ -60,8 +60,8 @@ fn is_alike(one: &Took, other: &Took) -> bool {
     (one.tier, one.backend) == (other.tier, other.backend)
 }
 
-/// `1,234 cases: about 3 min, by the last such run here (1,180 in 170 s)`; without such a run the
-/// cases alone.
+/// Estimates a run: `1,234 cases: about 3 min, by the last such run here (1,180 in 170 s)`; without
+/// such a run the cases alone.
 pub fn line(before: &[Took], tier: Tier, backend: BackendKind, planned: Planned) -> String {
     let cases = format!("{} cases", common::metric::grouped(planned.cases as u64));
     let last = before
@@ -143,13 +143,26 @@ mod tests {
     #[test]
     fn a_run_takes_as_long_per_case_as_the_last_like_it() {
         let before = [took(Tier::T1, 1000, 180), took(Tier::T0, 70, 7)];
-        let of = |tier, cases| line(&before, tier, BackendKind::Emulated, planned(cases, 0));
-        let says = "2,000 cases: about 6 min, by the last such run here (1,000 in 3 min)";
-        assert_eq!(of(Tier::T1, 2000), says);
-        let says = "5 cases: about 1 s, by the last such run here (70 in 7 s)";
-        assert_eq!(of(Tier::T0, 5), says);
-        let says = "40,000 cases; how long they take is said once some have run";
-        assert_eq!(of(Tier::T2, 40_000), says);
+        for (tier, cases, expected) in [
+            (
+                Tier::T1,
+                2000,
+                "2,000 cases: about 6 min, by the last such run here (1,000 in 3 min)",
+            ),
+            (
+                Tier::T0,
+                5,
+                "5 cases: about 1 s, by the last such run here (70 in 7 s)",
+            ),
+            (
+                Tier::T2,
+                40_000,
+                "40,000 cases; how long they take is said once some have run",
+            ),
+        ] {
+            let estimate = line(&before, tier, BackendKind::Emulated, planned(cases, 0));
+            assert_eq!(estimate, expected);
+        }
         let on_gpu = line(&before, Tier::T1, BackendKind::Cuda, planned(3, 0));
         assert_eq!(
             on_gpu,
@@ -180,8 +193,7 @@ mod tests {
 
     #[test]
     fn a_sustained_kernel_takes_two_seconds_and_a_pair_four() {
-        let run = scenario::run("timed");
-        assert_eq!(sustained(&run), Duration::ZERO);
+        assert_eq!(sustained(&scenario::run("timed")), Duration::ZERO);
         let run = scenario::run(
             "timed; cpasync mission gpu !pair: under warm L2, sustained; \
              cpasync mission gpu pair: under warm L2, sustained",

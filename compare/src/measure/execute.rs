@@ -111,10 +111,10 @@ impl<'a> Executor<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
         let mut asked: Vec<PlannedCase> = Vec::new();
-        let mut made = None;
+        let mut inputs = None;
         let mut timed = 0;
         for Round { cases, timings } in self.plan.rounds() {
-            self.cases(&cases, &mut made, run, sink)?;
+            self.cases(&cases, &mut inputs, run, sink)?;
             let (Some(benches), Some(zero_us)) = (benches.as_mut(), zero_us) else {
                 continue;
             };
@@ -303,7 +303,7 @@ impl<'a> Executor<'a> {
         let by_problem = timings.iter().map(|(problem, subject)| (*problem, subject));
         for (problem, subjects) in grouped(by_problem) {
             let timer = benches.timer;
-            let bench = benches.of(&problem)?;
+            let bench = benches.open(&problem)?;
             arm_plan.samples = if problem.has_claims() {
                 self.timing.samples
             } else {
@@ -413,7 +413,7 @@ impl<'a> Executor<'a> {
             let Some(problem) = place.problem() else {
                 continue;
             };
-            let bench = benches.of(&problem)?;
+            let bench = benches.open(&problem)?;
             let label = format!("{new} against {base} {place}");
             sink.on_start("pair", &label, done, total);
             let row = self.pair(timer, zero_us, bench, &base, &new)?;
@@ -518,7 +518,8 @@ impl<'a> Benches<'a> {
         }
     }
 
-    fn of(&mut self, problem: &Problem) -> Result<&mut TimedProblem, CudaError> {
+    /// Returns the problem, which is uploaded if it is not there.
+    fn open(&mut self, problem: &Problem) -> Result<&mut TimedProblem, CudaError> {
         let known = self.open.iter().position(|bench| bench.problem == *problem);
         let index = match known {
             Some(index) => index,

@@ -32,16 +32,17 @@ impl FileInput {
 
     fn parse(file: &str, bytes: &[u8]) -> anyhow::Result<Self> {
         let tensors = SafeTensors::deserialize(bytes).context(
-            "not a whole safetensors file; write it again, for instance with safetensors.numpy.save_file",
+            "not a whole safetensors file; write it again, for instance with \
+             safetensors.numpy.save_file",
         )?;
         let [q, k, v] = ["q", "k", "v"].map(|name| operand(&tensors, name));
         let (q, k, v) = (q?, k?, v?);
         let dtype = q.dtype;
         for (name, operand) in [("k", &k), ("v", &v)] {
-            let found = operand.dtype;
             ensure!(
-                found == dtype,
-                "'{name}' is {found:?}; expected the type of q"
+                operand.dtype == dtype,
+                "'{name}' is {:?}; expected the type of q",
+                operand.dtype
             );
         }
         let [batch, heads_q, seq_q, head_dim] = q.extents;
@@ -88,21 +89,22 @@ fn is_shaped(name: &str, found: &[usize], right: &[usize]) -> anyhow::Result<()>
 
 fn tensor<'a>(tensors: &SafeTensors<'a>, name: &str) -> anyhow::Result<TensorView<'a>> {
     tensors.tensor(name).with_context(|| {
-        let mut found = tensors.names();
-        found.sort_unstable();
+        let mut names = tensors.names();
+        names.sort_unstable();
         format!(
-            "no tensor '{name}'; expected q, k and v, and for F8_E4M3 also q_scale, k_scale and v_scale; the file has [{}]",
-            found.join(", ")
+            "no tensor '{name}'; expected q, k and v, and for F8_E4M3 also q_scale, k_scale and \
+             v_scale; the file has [{}]",
+            names.join(", ")
         )
     })
 }
 
 fn operand(tensors: &SafeTensors<'_>, name: &str) -> anyhow::Result<Operand> {
     let tensor = tensor(tensors, name)?;
-    let found = tensor.shape();
-    let Ok(extents) = <[usize; 4]>::try_from(found) else {
+    let shape = tensor.shape();
+    let Ok(extents) = <[usize; 4]>::try_from(shape) else {
         bail!(
-            "'{name}' has shape {found:?}; expected four extents, [batch, heads, rows, head_dim]"
+            "'{name}' has shape {shape:?}; expected four extents, [batch, heads, rows, head_dim]"
         );
     };
     let (dtype, scales) = match tensor.dtype() {
@@ -119,7 +121,7 @@ fn operand(tensors: &SafeTensors<'_>, name: &str) -> anyhow::Result<Operand> {
     )?)
 }
 
-/// One scale for each batch and head of an operand.
+/// Reads one scale for each batch and head of an operand.
 fn scales(
     tensors: &SafeTensors<'_>,
     operand: &str,
@@ -136,7 +138,7 @@ fn scales(
     Ok(floats(tensor.data()))
 }
 
-/// `out`, if the file has it; it must be finite and have the shape of q.
+/// Reads `out`, if the file has it; it must be finite and have the shape of q.
 fn output(
     tensors: &SafeTensors<'_>,
     expected: [usize; 4],

@@ -34,11 +34,12 @@ pub fn check() -> anyhow::Result<()> {
     }
     address_space(0)?;
     threads().context(
-        "threads: the system does not start them. Raise `ulimit -u` or the control group's pids.max, or set RAYON_NUM_THREADS=1.",
+        "threads: the system does not start them. Raise `ulimit -u` or the control group's pids.max, \
+         or set RAYON_NUM_THREADS=1.",
     )
 }
 
-/// What a run may want.
+/// Refuses a machine that lacks what a run may want.
 pub fn check_runs() -> anyhow::Result<()> {
     check()?;
     address_space(processors())
@@ -47,8 +48,10 @@ pub fn check_runs() -> anyhow::Result<()> {
 /// Refuses cases whose largest problem does not fit in memory, and traced ones, one at a time, for
 /// whose shadow there is no address space.
 pub fn check_cases(cases: &[PlannedCase]) -> anyhow::Result<()> {
-    let is_traced = |case: &PlannedCase| matches!(case.mode, Mode::Traced | Mode::TracedOnce);
-    if cases.iter().any(is_traced) {
+    let has_traced = cases
+        .iter()
+        .any(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce));
+    if has_traced {
         address_space(1)?;
     }
     check_problems(cases.iter().map(|case| &case.problem))
@@ -92,7 +95,7 @@ fn bytes(problem: &Problem) -> u128 {
     elements(problem.shape.q_extents()) * query + elements(problem.shape.kv_extents()) * key
 }
 
-/// For so many traced cases at once.
+/// Refuses too little address space for so many traced cases at once.
 fn address_space(traced: usize) -> anyhow::Result<()> {
     let reserved = BYTES_PER_PROCESSOR * processors() + FAR_APART_BYTES * traced;
     let Some(Available { bytes, limit }) = System::here().address_space() else {
@@ -123,7 +126,7 @@ fn threads() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `5.7 GB`.
+/// Shows a size: `5.7 GB`.
 fn size(bytes: u128) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }

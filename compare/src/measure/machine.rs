@@ -24,8 +24,8 @@ pub fn git() -> Git {
     }
 }
 
-/// The workspace, where COMPARE.md and results/ are: the one around the current folder, else the
-/// one that `cargo run` names; `None` for a binary that was copied elsewhere.
+/// Returns the workspace, where COMPARE.md and results/ are: the one around the current folder,
+/// else the one that `cargo run` names; none for a binary that was copied elsewhere.
 pub fn workspace() -> Option<PathBuf> {
     let named = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let starts = [std::env::current_dir().ok(), named];
@@ -37,12 +37,12 @@ pub fn workspace() -> Option<PathBuf> {
         .map(Path::to_path_buf)
 }
 
-/// Where the committed tables are; without a workspace a folder that does not exist.
+/// Returns the folder of the committed tables; without a workspace one that does not exist.
 pub fn results() -> PathBuf {
     workspace().unwrap_or_default().join("results")
 }
 
-/// The workspace, or an error that says what to do instead.
+/// Returns the workspace, or an error that names what to do instead.
 pub fn root(instead: &str) -> anyhow::Result<PathBuf> {
     workspace().with_context(|| {
         format!("the current folder is not inside the workspace; go there, or {instead}")
@@ -91,7 +91,7 @@ fn folder_name(text: &str) -> String {
     joined(words.filter(|word| !word.is_empty()), "-").to_ascii_lowercase()
 }
 
-/// In seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

@@ -26,14 +26,14 @@ const CLASSES: [(Metric, &[&str]); 12] = [
 /// Loads and stores of local memory: spills, and arrays that are indexed at run time.
 const LOCAL: [&str; 2] = ["LDL", "STL"];
 
-/// What an instruction takes, on every architecture since sm_70.
+/// The bytes of an instruction, on every architecture since sm_70.
 const INSTRUCTION_BYTES: u64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Instruction<'a> {
     /// Offset in bytes from the function's start.
     address: u64,
-    /// As printed.
+    /// The instruction as printed.
     text: &'a str,
 }
 
@@ -55,7 +55,7 @@ fn functions(listing: &str) -> Functions<'_> {
     functions
 }
 
-/// `/*1a10*/ @!P0 BRA 0x650 ; /* 0x… */`
+/// Reads `/*1a10*/ @!P0 BRA 0x650 ; /* 0x… */`
 fn instruction(line: &str) -> Option<Instruction<'_>> {
     let (address, rest) = line.strip_prefix("/*")?.split_once("*/")?;
     Some(Instruction {
@@ -65,8 +65,8 @@ fn instruction(line: &str) -> Option<Instruction<'_>> {
 }
 
 impl<'a> Instruction<'a> {
-    /// Its name without modifiers, and those: `HGMMA`, `64x64x16`, `F32`. A predicate is no part of
-    /// it.
+    /// Returns its name without modifiers, and those: `HGMMA`, `64x64x16`, `F32`. A predicate is no
+    /// part of it.
     fn name(&self) -> impl Iterator<Item = &'a str> {
         let mut words = self.text.split_whitespace();
         let name = words.find(|word| !word.starts_with('@'));
@@ -83,8 +83,8 @@ impl<'a> Instruction<'a> {
         u64::from_str_radix(digits, 16).ok()
     }
 
-    /// Multiply-adds of one warp on tensor cores: 2048 for m16n8k16; a quarter of a warpgroup's
-    /// m64nNk16.
+    /// Returns the multiply-adds of one warp on tensor cores: 2048 for m16n8k16; a quarter of a
+    /// warpgroup's m64nNk16.
     fn tensor_macs(&self) -> u64 {
         let mut name = self.name();
         match (name.next(), name.next()) {
@@ -98,7 +98,7 @@ impl<'a> Instruction<'a> {
         }
     }
 
-    /// Multiply-adds of one warp outside the tensor cores.
+    /// Returns the multiply-adds of one warp outside the tensor cores.
     fn scalar_macs(&self) -> u64 {
         match self.class() {
             "FFMA" => 32,
@@ -108,26 +108,22 @@ impl<'a> Instruction<'a> {
     }
 }
 
-/// The main loop: the loop whose own instructions, without those of inner loops, do the most
-/// multiply-adds (on tensor cores if the function uses them). Of equals it is the last, which is
-/// the steady state of a kernel that peels its first tiles.
+/// Returns the main loop: the loop whose own instructions, without those of inner loops, do the
+/// most multiply-adds (on tensor cores if the function uses them). Of equals it is the last, which
+/// is the steady state of a kernel that peels its first tiles.
 fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
     let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
     for branch in code {
-        // A backward branch, except to itself (padding) and from a wait that was moved out of line,
-        // behind an EXIT.
-        let is_loop = |&target: &u64| {
-            let mut within = code
-                .iter()
-                .filter(|one| (target..branch.address).contains(&one.address));
-            target < branch.address && within.all(|one| one.text != "EXIT")
+        let Some(target) = branch.target() else {
+            continue;
         };
-        if let Some(target) = branch.target().filter(is_loop) {
-            match loops.iter_mut().find(|view| *view.start() == target) {
-                // Two branches to one target are one loop.
-                Some(view) => *view = target..=branch.address.max(*view.end()),
-                None => loops.push(target..=branch.address),
-            }
+        if !is_loop(code, target, branch.address) {
+            continue;
+        }
+        match loops.iter_mut().find(|known| *known.start() == target) {
+            // Two branches to one target are one loop.
+            Some(known) => *known = target..=branch.address.max(*known.end()),
+            None => loops.push(target..=branch.address),
         }
     }
     let mut own = vec![Vec::new(); loops.len()];
@@ -137,21 +133,33 @@ fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
             own[innermost].push(*instruction);
         }
     }
-    let macs = match code.iter().any(|one| one.tensor_macs() > 0) {
-        true => Instruction::tensor_macs,
-        false => Instruction::scalar_macs,
+    let macs = if code.iter().any(|instruction| instruction.tensor_macs() > 0) {
+        Instruction::tensor_macs
+    } else {
+        Instruction::scalar_macs
     };
     let multiplies = |own: &Vec<Instruction<'a>>| own.iter().map(macs).sum::<u64>();
     own.retain(|own| multiplies(own) > 0);
     own.into_iter().max_by_key(multiplies).unwrap_or_default()
 }
 
-/// The figures that a run keeps of an instance; 0 for classes that do not occur.
+/// Returns whether a branch closes a loop: it goes backward, but not to itself (padding), nor from
+/// a wait that was moved out of line, behind an EXIT.
+fn is_loop(code: &[Instruction<'_>], target: u64, branch: u64) -> bool {
+    let has_exit = code
+        .iter()
+        .filter(|instruction| (target..branch).contains(&instruction.address))
+        .any(|instruction| instruction.text == "EXIT");
+    target < branch && !has_exit
+}
+
+/// Returns the figures that a run keeps of an instance; 0 for classes that do not occur.
 fn figures(code: &[Instruction<'_>]) -> Vec<(Metric, f64)> {
     let main_loop = main_loop(code);
-    let count = |of: &[Instruction<'_>], classes: &[&str]| {
-        let counted = of.iter().filter(|one| classes.contains(&one.class()));
-        counted.count() as f64
+    let count = |code: &[Instruction<'_>], classes: &[&str]| {
+        code.iter()
+            .filter(|instruction| classes.contains(&instruction.class()))
+            .count() as f64
     };
     let bytes = code
         .last()
@@ -186,7 +194,7 @@ mod tests {
     use crate::table::{Row, Source};
     use common::resources::PtxasEntry;
 
-    /// As cuobjdump prints it, shortened: two architectures; a peeled loop, the steady loop with a
+    /// A listing of cuobjdump, shortened: two architectures; a peeled loop, the steady loop with a
     /// slow path inside that loops itself, a wait out of line, and padding.
     const LISTING: &str = "
 \tcode for sm_80

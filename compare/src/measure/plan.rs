@@ -26,7 +26,7 @@ pub struct Request {
     pub chosen: Chosen,
     #[command(flatten)]
     pub cases: CaseFlags,
-    /// On a GPU, times all chosen variants on N random problems, at up to 4 seconds each, instead
+    /// Times all chosen variants on N random problems, on a GPU, at up to 4 seconds each, instead
     /// of the tier's problems, and judges how much longer than the fastest the library's choice
     /// takes; `accept` fits the choice to them
     // The alias is the flag's name until 2026-11-28; it goes with the next release.
@@ -310,7 +310,7 @@ struct Cases<'a> {
 }
 
 impl<'a> Cases<'a> {
-    fn of(
+    fn new(
         request: &'a Request,
         backend: BackendKind,
         subject: Subject,
@@ -712,7 +712,7 @@ pub fn plan(
     request: &Request,
     backend: BackendKind,
 ) -> Result<Plan, SelectError> {
-    let picked = request.chosen.of(all)?;
+    let picked = request.chosen.pick(all)?;
     let tier = request.tier(backend);
     let mut cases = Vec::new();
     let mut timings = Vec::new();
@@ -721,7 +721,7 @@ pub fn plan(
         let is_default =
             variant.name == stage.default_variant || request.chosen.takes_by_name(&variant.name);
         let subject = stage.subject(&variant.name);
-        let own = Cases::of(
+        let own = Cases::new(
             request,
             backend,
             subject.clone(),
@@ -807,7 +807,7 @@ pub fn candidate(
     request: &Request,
     backend: BackendKind,
 ) -> Result<CandidatePlan, SelectError> {
-    let cases = Cases::of(request, backend, subject.clone(), true, None);
+    let cases = Cases::new(request, backend, subject.clone(), true, None);
     if cases.planned.is_empty() {
         return Err(nothing_left(&request.selection()));
     }

@@ -105,7 +105,7 @@ pub fn subjects(picked: &[Picked<'_>]) -> impl Iterator<Item = Subject> {
 impl Chosen {
     /// Returns the chosen variants of `all`, in the ladder's order; everything if nothing was
     /// named. Refuses a variant that no chosen stage has, or that the device cannot run.
-    pub fn of<'a>(&self, all: &'a [StageMeta]) -> Result<Vec<Picked<'a>>, SelectError> {
+    pub fn pick<'a>(&self, all: &'a [StageMeta]) -> Result<Vec<Picked<'a>>, SelectError> {
         let stages = stages(&self.stages, all)?;
         self.check_device(&stages)?;
         for name in &self.variants {
@@ -279,7 +279,7 @@ mod tests {
             --stages 0 --variants cpasync-32x64",
             |flags| {
                 let arguments = ["compare"].into_iter().chain(flags.split_whitespace());
-                match Cli::parse_from(arguments).run.request.chosen.of(&all) {
+                match Cli::parse_from(arguments).run.request.chosen.pick(&all) {
                     Ok(picked) => joined(subjects(&picked), ", "),
                     Err(error) => error.to_string(),
                 }

@@ -51,77 +51,111 @@ pub fn begin(
     run
 }
 
-/// Which gates this machine, backend and tier cannot measure, and why.
+/// A condition without which a gate cannot be measured.
+struct Need {
+    gate: GateId,
+    is_met: bool,
+    /// The reason if it is not met.
+    reason: String,
+}
+
+impl Need {
+    fn new(gate: GateId, is_met: bool, reason: &str) -> Self {
+        Self {
+            gate,
+            is_met,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+/// Returns the gates that this machine, backend and tier cannot measure, each with its first
+/// reason.
 fn unmeasurable(
     builds: &[StageMeta],
     plan: &Plan,
     not_compiled: Option<&str>,
 ) -> BTreeMap<GateId, String> {
-    let ran = || builds.iter().filter(|stage| plan.has_stage(&stage.id));
-    let mut kernels = ran()
-        .flat_map(|stage| &stage.variants)
-        .flat_map(|variant| &variant.kernels);
-    let writes_lse = kernels.any(|kernel| kernel.facts.lse);
-    let has_evidence = ran().any(|stage| stage.claims.iter().any(|claim| !claim.is_of_speed()));
+    let mut unmeasurable = BTreeMap::new();
+    let sanitized = Need::new(
+        GateId::C7,
+        false,
+        "compute-sanitizer has not run; `compare sanitize` on a GPU completes this run",
+    );
+    let compiled = Need::new(
+        GateId::R1,
+        not_compiled.is_none(),
+        not_compiled.unwrap_or_default(),
+    );
+    let needs = [sanitized, compiled]
+        .into_iter()
+        .chain(needs_of_backends(plan))
+        .chain(needs_of_stages(builds, plan));
+    for need in needs.filter(|need| !need.is_met) {
+        unmeasurable.entry(need.gate).or_insert(need.reason);
+    }
+    unmeasurable
+}
+
+/// Returns the needs that the backend and the cases decide.
+fn needs_of_backends(plan: &Plan) -> [Need; 5] {
     let has = |modes: &[Mode]| plan.cases.iter().any(|case| modes.contains(&case.mode));
-    // What a gate needs, and the reason if that is missing.
-    let needs = [
-        (
-            GateId::C7,
-            false,
-            "compute-sanitizer has not run; `compare sanitize` on a GPU completes this run",
-        ),
-        (
-            GateId::C8,
-            writes_lse,
-            "no kernel of this run writes log-sum-exps",
-        ),
-        (
+    [
+        Need::new(
             GateId::B1,
             plan.backend != BackendKind::Emulated,
             "only one backend ran; a run on a GPU compares its outputs with the emulator's",
         ),
-        (
+        Need::new(
             GateId::B1,
             has(&[Mode::Both]),
             "no case of this run ran on both backends; the cases of a tier do",
         ),
-        (
+        Need::new(
             GateId::H1,
             plan.backend != BackendKind::Cuda,
             "hazards are found by the emulator; run with --backend emulated",
         ),
-        (
+        Need::new(
             GateId::H1,
             has(&[Mode::Traced, Mode::TracedOnce]),
             "no problem is small enough to be traced",
         ),
-        (
-            GateId::R1,
-            not_compiled.is_none(),
-            not_compiled.unwrap_or_default(),
-        ),
-        (
+        Need::new(
             GateId::L1,
             !plan.timings.is_empty(),
             "latency is measured only on a GPU, and not with --iters 0",
         ),
-        (
+    ]
+}
+
+/// Returns the needs that the stages of the run decide.
+fn needs_of_stages(builds: &[StageMeta], plan: &Plan) -> [Need; 3] {
+    let mut writes_lse = false;
+    let mut has_evidence = false;
+    for stage in builds.iter().filter(|stage| plan.has_stage(&stage.id)) {
+        has_evidence |= stage.claims.iter().any(|claim| !claim.is_of_speed());
+        for variant in &stage.variants {
+            writes_lse |= variant.kernels.iter().any(|kernel| kernel.facts.lse);
+        }
+    }
+    [
+        Need::new(
+            GateId::C8,
+            writes_lse,
+            "no kernel of this run writes log-sum-exps",
+        ),
+        Need::new(
             GateId::E1,
             has_evidence,
             "no stage of this run states evidence claims",
         ),
-        (
+        Need::new(
             GateId::E1,
             !plan.counted.is_empty(),
             "evidence claims are about mission with the full mask, which this run does not have",
         ),
-    ];
-    // The first reason of each.
-    let unmet = needs.into_iter().rev().filter(|(_, is_met, _)| !is_met);
-    unmet
-        .map(|(gate, _, reason)| (gate, reason.to_string()))
-        .collect()
+    ]
 }
 
 #[cfg(test)]

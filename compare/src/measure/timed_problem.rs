@@ -36,12 +36,12 @@ pub struct Judged {
 
 impl TimedProblem {
     pub fn new(device: &dyn Timer, problem: &Problem) -> Result<Self, CudaError> {
-        Self::of(device, problem, false, |inputs| inputs)
+        Self::with_inputs(device, problem, false, |inputs| inputs)
     }
 
-    /// The same, with inputs changed by `change`, and from device memory if `is_cold` or that is
-    /// where decode has them.
-    pub fn of(
+    /// Makes the same, with inputs changed by `change`, and from device memory if `is_cold` or that
+    /// is where decode has them.
+    pub fn with_inputs(
         device: &dyn Timer,
         problem: &Problem,
         is_cold: bool,
@@ -72,7 +72,7 @@ impl TimedProblem {
         })
     }
 
-    /// `zero_us`: what an empty kernel takes.
+    /// Returns the least time that is possible; an empty kernel takes `zero_us`.
     pub fn speed_of_light(&self, device: &dyn Timer, zero_us: f64) -> SpeedOfLight {
         SpeedOfLight::roofline(&self.problem, &device.info().name, self.pool.rotation())
             .with_zero_line(zero_us)
@@ -84,17 +84,19 @@ impl TimedProblem {
         probability: Probability,
     ) -> Result<&[Reference], ReferenceError> {
         let place = match self.references.entry(probability) {
-            Entry::Occupied(made) => made.into_mut(),
+            Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let made = self.inputs.iter();
-                let made = made.map(|inputs| timer.reference(inputs, probability));
-                place.insert(made.collect::<Result<_, _>>()?)
+                let mut references = Vec::new();
+                for inputs in &self.inputs {
+                    references.push(timer.reference(inputs, probability)?);
+                }
+                place.insert(references)
             }
         };
         Ok(place)
     }
 
-    /// C1 to C3, C5 and C6 on the buffers that were timed.
+    /// Judges C1 to C3, C5 and C6 on the buffers that were timed.
     pub fn judge(
         &mut self,
         timer: &dyn Timer,
@@ -103,8 +105,11 @@ impl TimedProblem {
     ) -> Result<Judged, ReferenceError> {
         let pool = Rc::clone(&self.pool);
         let staged = |output: &RotatedOutput| &pool.contents()[output.input];
-        let dense = |output| staged(output).values(&output.execution.output);
-        let dense: Vec<_> = outputs.iter().map(|of| (of.input, dense(of))).collect();
+        let mut dense = Vec::new();
+        for output in outputs {
+            let values = staged(output).values(&output.execution.output);
+            dense.push((output.input, values));
+        }
         let Judged { max_abs, mut gates } = self.judge_dense(timer, &dense, probability, None)?;
         gates.retain(|result| result.gate != GateId::C4);
         for output in outputs {
@@ -112,8 +117,9 @@ impl TimedProblem {
             gates.push(gate::c6(&buffers));
         }
         for input in 0..pool.contents().len() {
-            let of_input = dense.iter().filter(|(of, _)| *of == input);
-            let repeats: Vec<Repeat<'_>> = of_input
+            let repeats: Vec<Repeat<'_>> = dense
+                .iter()
+                .filter(|(set, _)| *set == input)
                 .map(|(_, output)| Repeat {
                     label: "timed buffers",
                     output,
@@ -131,9 +137,9 @@ impl TimedProblem {
         })
     }
 
-    /// C1 to C4 on dense outputs, each with the index of its input set, of a program that holds P
-    /// in `probability`. A program that holds its output in E4M3 with `e4m3_scale` is compared with
-    /// a baseline that does the same.
+    /// Judges C1 to C4 on dense outputs, each with the index of its input set, of a program that
+    /// holds P in `probability`. A program that holds its output in E4M3 with `e4m3_scale` is
+    /// compared with a baseline that does the same.
     pub fn judge_dense(
         &mut self,
         timer: &dyn Timer,
@@ -168,11 +174,11 @@ fn judge(
 
 /// The reference for a program that rounds its outputs, times `scale`, to E4M3.
 fn in_e4m3(reference: &Reference, scale: f32) -> Reference {
-    let round = |&value: &f32| Format::F16.round(E4m3::from_f32(value * scale).to_f32() / scale);
-    Reference {
-        baseline: reference.baseline.iter().map(round).collect(),
-        ..reference.clone()
+    let mut rounded = reference.clone();
+    for value in &mut rounded.baseline {
+        *value = Format::F16.round(E4m3::from_f32(*value * scale).to_f32() / scale);
     }
+    rounded
 }
 
 fn numeric(problem: &Problem, reference: &Reference, output: &[f32]) -> (f64, [GateResult; 4]) {
@@ -208,7 +214,7 @@ mod tests {
     use common::reference::reference;
     use common::verdict::{GateId, Verdict};
 
-    /// What cuDNN's FP8 attention writes on Hopper is right for a program that holds outputs in
+    /// The output of cuDNN's FP8 attention on Hopper is right for a program that holds outputs in
     /// E4M3, and wrong for one that does not; a wrong output is wrong for both.
     #[test]
     fn an_output_in_e4m3_is_judged_by_a_baseline_in_e4m3() {

@@ -248,7 +248,7 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
         pythons: &'r mut [&'p mut Python],
     ) -> anyhow::Result<Self> {
         // No library but ours takes a scale for each head.
-        let problem = TimedProblem::of(
+        let problem = TimedProblem::with_inputs(
             bench.device,
             &item.problem,
             item.place.cold,

@@ -24,31 +24,38 @@ pub fn plan(samples: Option<usize>) -> Plan {
     }
 }
 
-/// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.
+/// Returns the Python of `--python`, else PYTHON, else the one that `scripts/python` installs, else
+/// `python3`.
 pub fn program(named: Option<&str>) -> String {
-    let asked = || std::env::var("PYTHON").ok().filter(|name| !name.is_empty());
-    let installed = || {
-        let path = machine::workspace()?.join(".python/bin/python");
-        path.is_file().then(|| path.display().to_string())
-    };
-    let named = named.map(String::from).or_else(asked).or_else(installed);
-    named.unwrap_or_else(|| "python3".to_string())
+    if let Some(name) = named {
+        return name.to_string();
+    }
+    if let Ok(name) = std::env::var("PYTHON")
+        && !name.is_empty()
+    {
+        return name;
+    }
+    if let Some(root) = machine::workspace() {
+        let installed = root.join(".python/bin/python");
+        if installed.is_file() {
+            return installed.display().to_string();
+        }
+    }
+    "python3".to_string()
 }
 
-/// Which peers a Python can call, in words, or why none.
-pub fn found(python: Option<&str>) -> Result<String, String> {
+/// Names the peers that a Python can call, or why there are none.
+pub fn callable_peers(python: Option<&str>) -> Result<String, String> {
     let mut python = Python::new(program(python), None);
     let hello = python.start().map_err(|error| error.to_string())?;
-    let (peers, absent) = (
-        joined(hello.peers.iter().map(|peer| &peer.name), ", "),
-        joined(hello.absent.iter().map(|row| &row.subject), ", "),
-    );
+    let peers = joined(hello.peers.iter().map(|peer| &peer.name), ", ");
+    let absent = joined(hello.absent.iter().map(|row| &row.subject), ", ");
     let but = if absent.is_empty() { "" } else { "; not " };
     let torch = hello.software.get("torch").map_or("?", String::as_str);
     Ok(format!("torch {torch}: {peers}{but}{absent}"))
 }
 
-/// Both processes must be on one GPU.
+/// Refuses a Python on another GPU than this process.
 pub fn check_uuid(Hello { uuid, .. }: &Hello, device: &CudaDevice) -> anyhow::Result<()> {
     let bare = |uuid: &str| uuid.trim_start_matches("GPU-").to_lowercase();
     let ours = &device.info().uuid;

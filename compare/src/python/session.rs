@@ -127,7 +127,7 @@ pub struct Python {
     pub candidate: Option<Callable>,
     process: Option<Process>,
     starts: usize,
-    /// What it answered when it was last started.
+    /// The answer of its last start.
     pub hello: Hello,
 }
 
@@ -237,10 +237,12 @@ impl Process {
         }
         let words: Arc<Mutex<VecDeque<String>>> = Arc::default();
         if let Some(stderr) = child.stderr.take() {
-            let words = Arc::clone(&words);
+            let kept_lines = Arc::clone(&words);
             reader(move || {
                 for line in lines(stderr) {
-                    let Ok(mut kept) = words.lock() else { return };
+                    let Ok(mut kept) = kept_lines.lock() else {
+                        return;
+                    };
                     if kept.len() == KEPT_STDERR_LINES {
                         kept.pop_front();
                     }

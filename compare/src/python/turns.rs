@@ -45,8 +45,8 @@ impl Stand for Turns<'_, '_, '_> {
             Program::Theirs { python, reported } => (*python, reported),
         };
         let graph_us = *launch_us * self.launches as f64;
-        let replays = (CHUNK.as_secs_f64() * 1e6 / graph_us.max(1.0)).ceil();
-        let replays = replays.max(1.0) as usize;
+        let chunk_us = CHUNK.as_secs_f64() * 1e6;
+        let replays = (chunk_us / graph_us.max(1.0)).ceil().max(1.0) as usize;
         let launches = replays * self.launches;
         let mut reading = Reading::default();
         let arguments = json!({ "peer": subject, "replays": replays });

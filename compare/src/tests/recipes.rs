@@ -92,7 +92,7 @@ fn check_compare(words: &[String], stages: &[StageMeta]) -> Result<(), String> {
                 variants: values,
                 ..Chosen::default()
             }
-            .of(stages)
+            .pick(stages)
             .map(drop),
             _ => Ok(()),
         }

@@ -613,7 +613,7 @@ fn what_is_decode_or_cold_is_timed_from_device_memory() {
     let device = Made::new(10.0, HONEST);
     let of = |shape: &str, is_cold| {
         let problem = problem(shape, Dtype::F16);
-        let timed = TimedProblem::of(&device, &problem, is_cold, |inputs| inputs).unwrap();
+        let timed = TimedProblem::with_inputs(&device, &problem, is_cold, |inputs| inputs).unwrap();
         let rotation = timed.pool.rotation();
         (rotation.sets, rotation.state, timed.inputs.len())
     };

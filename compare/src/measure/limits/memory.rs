@@ -12,7 +12,7 @@ pub struct Available {
     pub limit: String,
 }
 
-/// Where the system's text files are: below `/`, or in a test's folder.
+/// The folder of the system's text files: `/`, or in a test another one.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,
@@ -20,7 +20,7 @@ pub struct System {
 
 /// One version of the control groups, as they limit memory.
 struct Hierarchy {
-    /// Of a mount, in /proc/self/mountinfo.
+    /// The type of a mount, in /proc/self/mountinfo.
     filesystem: &'static str,
     /// The controller that a line of /proc/self/cgroup and the mount's options name; the one
     /// hierarchy of version 2 names none.
@@ -28,7 +28,7 @@ struct Hierarchy {
     /// The files that hold a limit.
     limits: &'static [&'static str],
     usage: &'static str,
-    /// What memory.stat calls file pages that can be dropped at once.
+    /// The name in memory.stat of file pages that can be dropped at once.
     droppable: &'static str,
 }
 
@@ -50,7 +50,7 @@ const HIERARCHIES: [Hierarchy; 2] = [
     },
 ];
 
-/// What a process may ask of the kernel, by the name in /proc/self/limits and the command that sets
+/// The limits of a process's own memory: the name in /proc/self/limits, and the command that sets
 /// it.
 const RESOURCES: [(&str, &str); 2] = [
     ("Max address space", "ulimit -v"),
@@ -118,10 +118,10 @@ impl System {
             return vec![];
         };
         let folders = self.mounts(kind).into_iter().flat_map(|mount| {
-            let inside = path.strip_prefix(&mount.group).unwrap_or(&path);
-            let inside = inside.strip_prefix("/").unwrap_or(inside).to_path_buf();
+            let below = path.strip_prefix(&mount.group).unwrap_or(&path);
+            let relative = below.strip_prefix("/").unwrap_or(below);
             // From the innermost to the folder of the mount itself.
-            let levels = inside.ancestors().map(PathBuf::from).collect::<Vec<_>>();
+            let levels: Vec<PathBuf> = relative.ancestors().map(PathBuf::from).collect();
             levels
                 .into_iter()
                 .map(move |level| (mount.folder.join(&level), Path::new("/").join(level)))
@@ -147,22 +147,10 @@ impl System {
     /// Returns where the hierarchy is mounted; a container sees a part of it.
     fn mounts(&self, kind: &Hierarchy) -> Vec<Mount> {
         let mounts = self.read("proc/self/mountinfo").unwrap_or_default();
-        let mount = |line: &str| {
-            // 31 23 0:26 /group /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory
-            let (place, kind_of) = line.split_once(" - ")?;
-            let mut place = place.split(' ').skip(3);
-            let (group, folder) = (place.next()?, place.next()?);
-            let mut kind_of = kind_of.split(' ');
-            let filesystem = kind_of.next()?;
-            let mut options = kind_of.nth(1)?.split(',');
-            let is_ours = filesystem == kind.filesystem
-                && (kind.controller.is_empty() || options.any(|option| option == kind.controller));
-            is_ours.then(|| Mount {
-                group: PathBuf::from(group),
-                folder: PathBuf::from(folder.replace("\\040", " ")),
-            })
-        };
-        mounts.lines().filter_map(mount).collect()
+        mounts
+            .lines()
+            .filter_map(|line| Mount::parse(line, kind))
+            .collect()
     }
 
     /// Returns what the limits of the group in `folder` leave, whose name is `group`.
@@ -198,6 +186,25 @@ impl System {
 struct Mount {
     group: PathBuf,
     folder: PathBuf,
+}
+
+impl Mount {
+    /// Reads a line of /proc/self/mountinfo, if it is a mount of the hierarchy:
+    /// `31 23 0:26 /group /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory`.
+    fn parse(line: &str, kind: &Hierarchy) -> Option<Self> {
+        let (place, source) = line.split_once(" - ")?;
+        let mut fields = place.split(' ').skip(3);
+        let (group, folder) = (fields.next()?, fields.next()?);
+        let mut source_fields = source.split(' ');
+        let filesystem = source_fields.next()?;
+        let mut options = source_fields.nth(1)?.split(',');
+        let is_ours = filesystem == kind.filesystem
+            && (kind.controller.is_empty() || options.any(|option| option == kind.controller));
+        is_ours.then(|| Self {
+            group: PathBuf::from(group),
+            folder: PathBuf::from(folder.replace("\\040", " ")),
+        })
+    }
 }
 
 #[cfg(test)]

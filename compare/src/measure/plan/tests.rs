@@ -201,7 +201,7 @@ fn every_variant_has_a_case_for_every_gate_that_can_judge_it() {
         ..of_e4m3_alone(1).remove(1)
     });
     let plan = plan(&stages, &Request::default(), Emulated).unwrap();
-    for (stage, variant) in Chosen::default().of(&stages).unwrap() {
+    for (stage, variant) in Chosen::default().pick(&stages).unwrap() {
         let subject = stage.subject(&variant.name);
         let cases = || plan.cases.iter().filter(|case| case.subject == subject);
         let is_traced = |mode| matches!(mode, Mode::Traced | Mode::TracedOnce);
