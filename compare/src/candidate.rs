@@ -333,8 +333,8 @@ fn ours(committed: &Results, ladder: &Ladder, stages: &[StageMeta]) -> Result<Ta
         .is_none()
     {
         return Err(format!(
-            "no table says which of our variants are green on {}; run `compare`, and `compare accept` \
-             the run",
+            "no table says which of our variants are green on {}; run `compare`, and \
+             `compare accept` the run",
             info.name
         ));
     }

@@ -74,10 +74,20 @@ pub struct FuzzArgs {
     pub seed: Option<u64>,
     /// End after so many seconds, once what is running has ended [default: 60, with --cases no
     /// limit]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = at_least_one::<u64>)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        value_parser = at_least_one::<u64>
+    )]
     pub seconds: Option<u64>,
     /// End after so many cases [default: no limit]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one::<u64>)]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = at_least_one::<u64>
+    )]
     pub cases: Option<u64>,
     /// Run this case alone: STAGE/VARIANT SHAPE DTYPE MASK FAMILY:SEED and options, as a failing
     /// run prints it

@@ -404,7 +404,7 @@ fn what_a_callable_started_ends_with_it_and_with_who_called_it() {
 }
 
 /// Neither a call that hangs nor a file that does not end its import is waited for, however long
-/// the patience.
+/// the timeout.
 #[test]
 fn a_signal_ends_what_hangs_at_once_and_leaves_nothing() {
     if python().is_none() {

@@ -29,10 +29,7 @@ const KERNEL_LINES: usize = 320;
 
 /// The folders of compare/src below the commands, and what each may import.
 const ROOMS: [(&str, &str); 7] = [
-    (
-        "instrument",
-        "answer interrupt judge measure document pages table stages",
-    ),
+    ("instrument", "interrupt judge measure table"),
     ("python", "instrument interrupt judge measure table"),
     ("measure", "table judge"),
     ("table", ""),

@@ -179,28 +179,28 @@ impl Search {
         clock: &dyn Clock,
         says: &mut dyn FnMut(&str),
     ) -> Result<Found, ExecuteError> {
-        let mut found = Found {
+        let mut result = Found {
             tallies: vec![Tally::default(); self.contenders.len()],
             findings: vec![],
             elapsed: Duration::ZERO,
             end: End::Finished,
         };
         let (mut next, mut tenths) = (0, 0);
-        while found.end == End::Finished && !self.is_over(next, &found, clock) {
-            let (chunk, after) = self.chunk(next, &found);
+        while result.end == End::Finished && !self.is_over(next, &result, clock) {
+            let (chunk, after) = self.chunk(next, &result);
             let trials: Vec<Trial> = chunk.iter().map(|index| self.trial(*index)).collect();
             let tried = judge.judge(&trials);
             for ((index, trial), tried) in chunk.into_iter().zip(trials).zip(tried) {
-                self.count(index, trial, tried?, &mut found, (judge, clock), says)?;
+                self.count(index, trial, tried?, &mut result, (judge, clock), says)?;
             }
             next = after;
-            self.estimate(next, &found, clock, &mut tenths, says);
+            self.estimate(next, &result, clock, &mut tenths, says);
             if clock.is_interrupted() {
-                found.end = End::Interrupted;
+                result.end = End::Interrupted;
             }
         }
-        found.elapsed = clock.elapsed();
-        Ok(found)
+        result.elapsed = clock.elapsed();
+        Ok(result)
     }
 
     fn is_over(&self, next: u64, found: &Found, clock: &dyn Clock) -> bool {

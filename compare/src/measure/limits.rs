@@ -34,8 +34,8 @@ pub fn check() -> anyhow::Result<()> {
     }
     address_space(0)?;
     threads().context(
-        "threads: the system does not start them. Raise `ulimit -u` or the control group's pids.max, \
-         or set RAYON_NUM_THREADS=1.",
+        "threads: the system does not start them. Raise `ulimit -u` or the control group's \
+         pids.max, or set RAYON_NUM_THREADS=1.",
     )
 }
 
@@ -150,27 +150,28 @@ mod tests {
                 limit: "MemAvailable".into(),
             })
         };
-        let of = |shape| [Problem::new(shape, Dtype::F16, Mask::Full).unwrap()];
-        let huge = of(Shape::bhsd(1024, 1024, 4096, 64));
+        let problems = |shape| [Problem::new(shape, Dtype::F16, Mask::Full).unwrap()];
+        let huge = problems(Shape::bhsd(1024, 1024, 4096, 64));
         let error = says(fit(&huge, gigabytes(24)));
-        let figures = "memory for 1024x1024x4096x64 f16 full: MemAvailable: 24.0 GB are available, and a run takes up to 26938.0 GB.";
+        let figures = "memory for 1024x1024x4096x64 f16 full: MemAvailable: 24.0 GB are available, \
+                       and a run takes up to 26938.0 GB.";
         assert!(error.starts_with(figures), "{error}");
         assert!(
             fit(&huge, None).is_ok(),
             "where nobody knows, nobody refuses"
         );
         // Counted, not overflowed.
-        let largest = of(Shape::bhsd(65_535, 65_535, 1 << 24, 128));
+        let largest = problems(Shape::bhsd(65_535, 65_535, 1 << 24, 128));
         assert!(fit(&largest, gigabytes(24)).is_err());
-        let big = of_kind(Kind::Small).flat_map(|named| of(named.shape));
+        let big = of_kind(Kind::Small).flat_map(|named| problems(named.shape));
         assert!(fit(&big.collect::<Vec<_>>(), gigabytes(4)).is_ok());
     }
 
     #[test]
     fn the_largest_of_several_problems_must_fit() {
-        let of = |shape| Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
-        let small = of(Shape::bhsd(1, 1, 32, 64));
-        let huge = of(Shape::bhsd(1024, 1024, 4096, 64));
+        let problem = |shape| Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        let small = problem(Shape::bhsd(1, 1, 32, 64));
+        let huge = problem(Shape::bhsd(1024, 1024, 4096, 64));
         let available = || {
             Some(Available {
                 bytes: 24_000_000_000,

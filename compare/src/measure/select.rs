@@ -146,8 +146,8 @@ fn missing_variant(name: &str, stages: &[&StageMeta], all: &[StageMeta]) -> Sele
     if let Some(other) = all.iter().find(|stage| stage.variant(name).is_some()) {
         let stage = &other.id;
         return SelectError(format!(
-            "variant '{name}' is of {stage}, which --stages leaves out; add {stage} to --stages, or \
-             leave --stages out"
+            "variant '{name}' is of {stage}, which --stages leaves out; add {stage} to --stages, \
+             or leave --stages out"
         ));
     }
     let names = stages
@@ -258,72 +258,96 @@ mod tests {
     use crate::judge::list::joined;
     use crate::table::ProblemPlace;
     use crate::testing::ladder;
-    use crate::testing::scenario::each;
     use clap::Parser;
 
+    /// The variants that these flags choose, or why they choose none.
+    fn picked(flags: &[&str]) -> Result<String, String> {
+        let arguments = ["compare"].iter().chain(flags);
+        let chosen = Cli::parse_from(arguments).run.request.chosen;
+        match chosen.pick(&ladder()) {
+            Ok(picked) => Ok(joined(subjects(&picked), ", ")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     #[test]
-    fn names_are_found_in_the_order_of_the_ladder_or_answered_with_the_nearest() {
-        let all = ladder();
-        let found = each(
-            "--quick
-            --stages stage1-cpasync,stage0-scalar
-            --stages 1
-            --stages 1,stage1-cpasync
-            --variants wmma-qk-32x64
-            --stages 1 --variants cpasync-32x64
-            --stages stage0-scaler
-            --stages 7
-            --stages stage1
-            --stages=
-            --variants wmma-qk-32x46
-            --stages 0 --variants cpasync-32x64",
-            |flags| {
-                let arguments = ["compare"].into_iter().chain(flags.split_whitespace());
-                match Cli::parse_from(arguments).run.request.chosen.pick(&all) {
-                    Ok(picked) => joined(subjects(&picked), ", "),
-                    Err(error) => error.to_string(),
-                }
-            },
-        );
-        insta::assert_snapshot!(found, @r#"
-        --quick
-            stage0-scalar/scalar-32x64, stage0-scalar/wmma-qk-32x64, stage1-cpasync/cpasync-32x64
-        --stages stage1-cpasync,stage0-scalar
-            stage0-scalar/scalar-32x64, stage0-scalar/wmma-qk-32x64, stage1-cpasync/cpasync-32x64
-        --stages 1
-            stage1-cpasync/cpasync-32x64
-        --stages 1,stage1-cpasync
-            stage1-cpasync/cpasync-32x64
-        --variants wmma-qk-32x64
-            stage0-scalar/wmma-qk-32x64
-        --stages 1 --variants cpasync-32x64
-            stage1-cpasync/cpasync-32x64
-        --stages stage0-scaler
-            there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: stage0-scalar, stage1-cpasync
-        --stages 7
-            there is no stage '7'; known: stage0-scalar, stage1-cpasync
-        --stages stage1
-            there is no stage 'stage1'; did you mean 'stage1-cpasync'?; known: stage0-scalar, stage1-cpasync
-        --stages=
-            there is no stage ''; known: stage0-scalar, stage1-cpasync
-        --variants wmma-qk-32x46
-            there is no variant 'wmma-qk-32x46'; did you mean 'wmma-qk-32x64'?; known: scalar-32x64, wmma-qk-32x64, cpasync-32x64
-        --stages 0 --variants cpasync-32x64
-            variant 'cpasync-32x64' is of stage1-cpasync, which --stages leaves out; add stage1-cpasync to --stages, or leave --stages out
-        "#);
-        let says = [
-            dtype("bfloat16").map(|of| of.to_string()),
-            dtype("fp16").map(|of| of.to_string()),
-            mask("zzz").map(|of| of.to_string()),
-            mask("causal").map(|of| of.to_string()),
+    fn names_and_numbers_choose_in_the_order_of_the_ladder() {
+        let all = "stage0-scalar/scalar-32x64, stage0-scalar/wmma-qk-32x64, \
+                   stage1-cpasync/cpasync-32x64";
+        let cpasync = "stage1-cpasync/cpasync-32x64";
+        let cases: [(&[&str], &str); 6] = [
+            (&["--quick"], all),
+            (&["--stages", "stage1-cpasync,stage0-scalar"], all),
+            (&["--stages", "1"], cpasync),
+            (&["--stages", "1,stage1-cpasync"], cpasync),
+            (
+                &["--variants", "wmma-qk-32x64"],
+                "stage0-scalar/wmma-qk-32x64",
+            ),
+            (&["--stages", "1", "--variants", "cpasync-32x64"], cpasync),
         ];
-        let says = says.map(|found| found.unwrap_or_else(|error| error.to_string()));
-        insta::assert_snapshot!(says.join("\n"), @r#"
-        there is no dtype 'bfloat16'; known: f16, e4m3, bf16
-        there is no dtype 'fp16'; did you mean 'f16'?; known: f16, e4m3, bf16
-        there is no mask 'zzz'; known: full, causal
-        causal
-        "#);
+        for (flags, expected) in cases {
+            assert_eq!(picked(flags).as_deref(), Ok(expected), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_stage_is_answered_with_the_known_ones() {
+        let cases: [(&[&str], &str); 4] = [
+            (
+                &["--stages", "stage0-scaler"],
+                "there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: \
+                 stage0-scalar, stage1-cpasync",
+            ),
+            (
+                &["--stages", "7"],
+                "there is no stage '7'; known: stage0-scalar, stage1-cpasync",
+            ),
+            (
+                &["--stages", "stage1"],
+                "there is no stage 'stage1'; did you mean 'stage1-cpasync'?; known: \
+                 stage0-scalar, stage1-cpasync",
+            ),
+            (
+                &["--stages="],
+                "there is no stage ''; known: stage0-scalar, stage1-cpasync",
+            ),
+        ];
+        for (flags, expected) in cases {
+            assert_eq!(picked(flags).unwrap_err(), expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn a_variant_that_no_chosen_stage_has_is_answered_with_what_to_do() {
+        assert_eq!(
+            picked(&["--variants", "wmma-qk-32x46"]).unwrap_err(),
+            "there is no variant 'wmma-qk-32x46'; did you mean 'wmma-qk-32x64'?; known: \
+             scalar-32x64, wmma-qk-32x64, cpasync-32x64"
+        );
+        assert_eq!(
+            picked(&["--stages", "0", "--variants", "cpasync-32x64"]).unwrap_err(),
+            "variant 'cpasync-32x64' is of stage1-cpasync, which --stages leaves out; add \
+             stage1-cpasync to --stages, or leave --stages out"
+        );
+    }
+
+    #[test]
+    fn an_unknown_type_mask_shape_or_family_is_answered_with_the_nearest() {
+        let no_dtype = |word: &str| dtype(word).unwrap_err().to_string();
+        assert_eq!(
+            no_dtype("bfloat16"),
+            "there is no dtype 'bfloat16'; known: f16, e4m3, bf16"
+        );
+        assert_eq!(
+            no_dtype("fp16"),
+            "there is no dtype 'fp16'; did you mean 'f16'?; known: f16, e4m3, bf16"
+        );
+        assert_eq!(
+            mask("zzz").unwrap_err().to_string(),
+            "there is no mask 'zzz'; known: full, causal"
+        );
+        assert_eq!(mask("causal"), Ok(Mask::Causal));
         let nearest = [shape("mision").err(), family("outlier").err()].map(Option::unwrap);
         assert!(
             nearest[0].0.contains("mean 'mission'") && nearest[1].0.contains("mean 'outliers'")

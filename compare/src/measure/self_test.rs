@@ -167,11 +167,11 @@ mod tests {
     #[test]
     fn what_was_found_is_known_to_the_same_program_on_the_same_device_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let found = vec![row(KILLED)];
+        let rows = vec![row(KILLED)];
         let first = kept(folder.path(), "one build", None);
         assert_eq!(first.rows("stage0"), None);
-        first.keep("stage0", &found);
-        assert_eq!(first.rows("stage0"), Some(found.clone()));
+        first.keep("stage0", &rows);
+        assert_eq!(first.rows("stage0"), Some(rows.clone()));
         assert_eq!(first.rows("stage1"), None);
         for (program, device) in [
             ("another build", None),
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(afresh.rows("stage0"), None);
         // What another build finds takes the place of what this one found.
         let other = kept(folder.path(), "another build", None);
-        other.keep("stage0", &found);
+        other.keep("stage0", &rows);
         assert_eq!(first.rows("stage0"), None);
         assert_eq!(entries(folder.path()).unwrap().len(), 1);
     }
@@ -197,13 +197,13 @@ mod tests {
     fn failures_and_files_that_were_cut_off_or_edited_are_not_known() {
         let folder = tempfile::tempdir().unwrap();
         let kept = kept(folder.path(), "a build", None);
-        for found in [
+        for verdict in [
             "self-test | : stale tile | self-test | S1 fail no gate fails",
             "self-test | : synchronisation | self-test | S1 no_data not here",
             "scalar | : as it is | self-test | H1 fail race",
         ] {
-            kept.keep("gates", &[row(KILLED), row(found)]);
-            assert_eq!(kept.rows("gates"), None, "{found}");
+            kept.keep("gates", &[row(KILLED), row(verdict)]);
+            assert_eq!(kept.rows("gates"), None, "{verdict}");
         }
         assert_eq!(entries(folder.path()).unwrap(), Vec::<PathBuf>::new());
         kept.keep("gates", &[row(KILLED)]);
@@ -246,8 +246,8 @@ mod tests {
             (run, view, told.0)
         };
         let (first, view, told) = run(false);
-        let both = ["0 of 2: planted faults", "1 of 2: stage2-simd-pv"];
-        assert_eq!((view, &*told), (0, &both.map(String::from)[..]));
+        let steps = ["0 of 2: planted faults", "1 of 2: stage2-simd-pv"];
+        assert_eq!((view, &*told), (0, &steps.map(String::from)[..]));
         let Tally {
             faults,
             faults_killed,

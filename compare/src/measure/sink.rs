@@ -1,4 +1,4 @@
-//! Who is told of results as they come, and why measuring may end early.
+//! The receiver of results as they come, and the reasons why measuring may end early.
 
 use crate::table::{Run, StoreError};
 use common::device::cuda::CudaError;
@@ -13,16 +13,18 @@ pub enum ExecuteError {
         source: ReferenceError,
     },
     #[error(
-        "{case}: {reason}; after a sticky CUDA error this process cannot use the GPU any more; what was finished is in the run's folder"
+        "{case}: {reason}; after a sticky CUDA error this process cannot use the GPU any more; what \
+         was finished is in the run's folder"
     )]
     Sticky { case: String, reason: String },
     #[error(
-        "{case}: {reason}; raise `ulimit -v` and `ulimit -d`, set vm.overcommit_memory=1, or run fewer cases at once by RAYON_NUM_THREADS=1"
+        "{case}: {reason}; raise `ulimit -v` and `ulimit -d`, set vm.overcommit_memory=1, or run \
+         fewer cases at once by RAYON_NUM_THREADS=1"
     )]
     NoMemory { case: String, reason: String },
     #[error("timing failed")]
     Timing(#[from] CudaError),
-    /// Ctrl-C: what has ended is kept.
+    /// Ctrl-C came; the results so far are kept.
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
@@ -30,7 +32,8 @@ pub enum ExecuteError {
 }
 
 pub trait Sink {
-    /// `label` starts; `done` of `total` steps of this kind are finished.
+    /// Takes note that the step `label` starts; `done` of `total` steps of this kind are finished.
     fn on_start(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
+    /// Takes note of new rows; an error ends the run.
     fn on_rows_added(&mut self, run: &mut Run) -> Result<(), ExecuteError>;
 }

@@ -150,145 +150,254 @@ mod tests {
     use super::*;
     use crate::judge::list::joined;
     use crate::measure::plan::Mode;
-    use crate::table::Place;
-    use crate::testing::scenario::{each, row};
+    use crate::testing::scenario::row;
     use crate::testing::{self, CPASYNC, SCALAR, WMMA};
     use common::check;
     use common::device::BackendKind;
     use common::inputs::Family;
     use common::problem::{Dtype, claims_problem};
 
-    /// A case of seed 0, 1, …, or what a self-test found.
-    fn cases(line: &str) -> Vec<Row> {
-        let case = |(seed, words): (usize, &str)| match words.strip_prefix("self-test ") {
-            Some(found) => row(&format!("wmma | : as it is | self-test | {found}")),
-            None => row(&format!(
-                "wmma | mission f16 full normal:{seed} | emulator | {words}"
-            )),
-        };
-        line.split("; ").enumerate().map(case).collect()
+    /// Rows of cases of seed 0, 1, …, or of what a self-test found.
+    fn rows(cases: &[&str]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (seed, words) in cases.iter().enumerate() {
+            rows.push(match words.strip_prefix("self-test ") {
+                Some(verdict) => row(&format!("wmma | : as it is | self-test | {verdict}")),
+                None => row(&format!(
+                    "wmma | mission f16 full normal:{seed} | emulator | {words}"
+                )),
+            });
+        }
+        rows
+    }
+
+    /// Asserts the figures, verdicts and note of a variant with these cases.
+    fn assert_summary(cases: &[&str], expected: &[&str]) {
+        let rows = rows(cases);
+        let row = summary(WMMA.into(), Source::Emulator, &Vec::from_iter(&rows));
+        let mut lines = Vec::new();
+        for (metric, figure) in &row.figures {
+            lines.push(format!("{metric} {}", figure.value));
+        }
+        for (gate, judged) in &row.verdicts {
+            let mut line = format!("{gate} {}", judged.verdict);
+            if let (Some(passed), Some(all)) = (judged.passed, judged.of) {
+                line += &format!(" {passed}/{all}");
+            }
+            line += &format!(" {}", judged.reason);
+            lines.push(line.trim_end().to_string());
+        }
+        lines.extend(row.note);
+        assert_eq!(lines, expected);
     }
 
     #[test]
-    fn a_variant_says_the_worst_of_its_cases() {
-        let found = each(
-            "max_error 1 | C5 pass
-            C5 no_data; C5 no_data
-            C5 no_data; C5 pass; C5 pass
-            C5 pass; C5 ambiguous; C5 no_data
-            C5 fail
-            C5 ambiguous; C5 fail; C5 pass
-            C5 fail; C5 fail; C5 fail
-            max_error 1 | error_of_bound 0.1; max_error 3 | max_row_error 5 | error_of_bound 0.2; max_error 2 | error_of_bound 0.3
-            max_error 1; max_error NaN; max_error 2
-            max_error NaN; max_error inf; max_error 2
-            max_error 1; max_error inf; max_error NaN
-            max_error 1; C1 fail the launch failed: deadlock; note too long; max_error 2
-            max_error 1 | H1 pass; self-test H1 fail race
-            self-test H1 fail race",
-            |line| {
-                let cases = cases(line);
-                let of = summary(WMMA.into(), Kind::Checked(BackendKind::Emulated), &Vec::from_iter(&cases));
-                let figures = of.figures.iter();
-                let figures = figures.map(|(metric, of)| format!("{metric} {}", of.value));
-                let verdicts = of.verdicts.iter().map(|(gate, judged)| {
-                    let Judged { verdict, reason, passed, of } = judged;
-                    let of = passed.zip(*of).map_or(String::new(), |(n, of)| format!(" {n}/{of}"));
-                    format!("{gate} {verdict}{of} {reason}").trim_end().to_string()
-                });
-                joined(figures.chain(verdicts).chain(of.note.clone()), "\n")
-            },
+    fn one_right_case_passes() {
+        assert_summary(
+            &["max_error 1 | C5 pass"],
+            &[
+                "max error 1",
+                "max row error 1",
+                "cases 1",
+                "cases not supported 0",
+                "launches failed 0",
+                "C5 PASS 1/1",
+                "mission f16 full normal:0",
+            ],
         );
-        insta::assert_snapshot!(found, @r"
-        max_error 1 | C5 pass
-            max error 1
-            max row error 1
-            cases 1
-            cases not supported 0
-            launches failed 0
-            C5 PASS 1/1
-            mission f16 full normal:0
-        C5 no_data; C5 no_data
-            cases 0
-            cases not supported 0
-            launches failed 2
-            C5 NO DATA 0/0 mission f16 full normal:0: too large
-        C5 no_data; C5 pass; C5 pass
-            cases 0
-            cases not supported 0
-            launches failed 3
-            C5 PASS 2/2
-        C5 pass; C5 ambiguous; C5 no_data
-            cases 0
-            cases not supported 0
-            launches failed 3
-            C5 AMBIGUOUS 1/2 mission f16 full normal:1: too large
-        C5 fail
-            cases 0
-            cases not supported 0
-            launches failed 1
-            C5 FAIL 0/1 mission f16 full normal:0: too large
-        C5 ambiguous; C5 fail; C5 pass
-            cases 0
-            cases not supported 0
-            launches failed 3
-            C5 FAIL 1/3 fails in 1 of 2 cases; first mission f16 full normal:1: too large
-        C5 fail; C5 fail; C5 fail
-            cases 0
-            cases not supported 0
-            launches failed 3
-            C5 FAIL 0/3 fails in 3 of 3 cases; first mission f16 full normal:0: too large
-        max_error 1 | error_of_bound 0.1; max_error 3 | max_row_error 5 | error_of_bound 0.2; max_error 2 | error_of_bound 0.3
-            max error 3
-            max row error 5
-            error of its bound 0.3
-            cases 3
-            cases not supported 0
-            launches failed 0
-            mission f16 full normal:1
-        max_error 1; max_error NaN; max_error 2
-            max error NaN
-            max row error NaN
-            cases 3
-            cases not supported 0
-            launches failed 0
-            mission f16 full normal:1
-        max_error NaN; max_error inf; max_error 2
-            max error NaN
-            max row error NaN
-            cases 3
-            cases not supported 0
-            launches failed 0
-            mission f16 full normal:0
-        max_error 1; max_error inf; max_error NaN
-            max error NaN
-            max row error NaN
-            cases 3
-            cases not supported 0
-            launches failed 0
-            mission f16 full normal:2
-        max_error 1; C1 fail the launch failed: deadlock; note too long; max_error 2
-            max error 2
-            max row error 2
-            cases 2
-            cases not supported 1
-            launches failed 1
-            C1 FAIL 0/1 mission f16 full normal:1: the launch failed: deadlock
-            mission f16 full normal:3
-        max_error 1 | H1 pass; self-test H1 fail race
-            max error 1
-            max row error 1
-            cases 1
-            cases not supported 0
-            launches failed 0
-            H1 FAIL 1/2 race
-            mission f16 full normal:0
-        self-test H1 fail race
-            cases 0
-            cases not supported 0
-            launches failed 0
-            H1 FAIL 0/1 race
-        ");
+    }
+
+    #[test]
+    fn a_gate_that_never_had_data_has_none() {
+        assert_summary(
+            &["C5 no_data", "C5 no_data"],
+            &[
+                "cases 0",
+                "cases not supported 0",
+                "launches failed 2",
+                "C5 NO DATA 0/0 mission f16 full normal:0: too large",
+            ],
+        );
+    }
+
+    #[test]
+    fn cases_without_data_do_not_hide_a_pass() {
+        assert_summary(
+            &["C5 no_data", "C5 pass", "C5 pass"],
+            &[
+                "cases 0",
+                "cases not supported 0",
+                "launches failed 3",
+                "C5 PASS 2/2",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_undecided_case_is_worse_than_a_pass() {
+        assert_summary(
+            &["C5 pass", "C5 ambiguous", "C5 no_data"],
+            &[
+                "cases 0",
+                "cases not supported 0",
+                "launches failed 3",
+                "C5 AMBIGUOUS 1/2 mission f16 full normal:1: too large",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_single_case_that_fails_has_no_count() {
+        assert_summary(
+            &["C5 fail"],
+            &[
+                "cases 0",
+                "cases not supported 0",
+                "launches failed 1",
+                "C5 FAIL 0/1 mission f16 full normal:0: too large",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_first_failing_case_decides_and_all_are_counted() {
+        assert_summary(
+            &["C5 ambiguous", "C5 fail", "C5 pass"],
+            &[
+                "cases 0",
+                "cases not supported 0",
+                "launches failed 3",
+                "C5 FAIL 1/3 fails in 1 of 2 cases; first mission f16 full normal:1: too large",
+            ],
+        );
+    }
+
+    #[test]
+    fn every_case_fails() {
+        assert_summary(
+            &["C5 fail", "C5 fail", "C5 fail"],
+            &[
+                "cases 0",
+                "cases not supported 0",
+                "launches failed 3",
+                "C5 FAIL 0/3 fails in 3 of 3 cases; first mission f16 full normal:0: too large",
+            ],
+        );
+    }
+
+    #[test]
+    fn each_error_is_the_worst_of_all_cases() {
+        assert_summary(
+            &[
+                "max_error 1 | error_of_bound 0.1",
+                "max_error 3 | max_row_error 5 | error_of_bound 0.2",
+                "max_error 2 | error_of_bound 0.3",
+            ],
+            &[
+                "max error 3",
+                "max row error 5",
+                "error of its bound 0.3",
+                "cases 3",
+                "cases not supported 0",
+                "launches failed 0",
+                "mission f16 full normal:1",
+            ],
+        );
+    }
+
+    #[test]
+    fn no_number_is_worse_than_any_error() {
+        assert_summary(
+            &["max_error 1", "max_error NaN", "max_error 2"],
+            &[
+                "max error NaN",
+                "max row error NaN",
+                "cases 3",
+                "cases not supported 0",
+                "launches failed 0",
+                "mission f16 full normal:1",
+            ],
+        );
+    }
+
+    #[test]
+    fn no_number_is_worse_than_infinity_behind_it() {
+        assert_summary(
+            &["max_error NaN", "max_error inf", "max_error 2"],
+            &[
+                "max error NaN",
+                "max row error NaN",
+                "cases 3",
+                "cases not supported 0",
+                "launches failed 0",
+                "mission f16 full normal:0",
+            ],
+        );
+    }
+
+    #[test]
+    fn no_number_is_worse_than_infinity_before_it() {
+        assert_summary(
+            &["max_error 1", "max_error inf", "max_error NaN"],
+            &[
+                "max error NaN",
+                "max row error NaN",
+                "cases 3",
+                "cases not supported 0",
+                "launches failed 0",
+                "mission f16 full normal:2",
+            ],
+        );
+    }
+
+    #[test]
+    fn launches_that_failed_and_unsupported_cases_are_counted_apart() {
+        assert_summary(
+            &[
+                "max_error 1",
+                "C1 fail the launch failed: deadlock",
+                "note too long",
+                "max_error 2",
+            ],
+            &[
+                "max error 2",
+                "max row error 2",
+                "cases 2",
+                "cases not supported 1",
+                "launches failed 1",
+                "C1 FAIL 0/1 mission f16 full normal:1: the launch failed: deadlock",
+                "mission f16 full normal:3",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_self_test_fails_a_variant_whose_cases_pass() {
+        assert_summary(
+            &["max_error 1 | H1 pass", "self-test H1 fail race"],
+            &[
+                "max error 1",
+                "max row error 1",
+                "cases 1",
+                "cases not supported 0",
+                "launches failed 0",
+                "H1 FAIL 1/2 race",
+                "mission f16 full normal:0",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_self_test_alone_fails_a_variant() {
+        assert_summary(
+            &["self-test H1 fail race"],
+            &[
+                "cases 0",
+                "cases not supported 0",
+                "launches failed 0",
+                "H1 FAIL 0/1 race",
+            ],
+        );
     }
 
     #[test]
@@ -303,18 +412,19 @@ mod tests {
             mode: Mode::Plain,
             is_late: false,
         });
-        let summed = |line: &str| {
+        let summed = |cases: &[&str]| {
             let mut run = testing::emulated().without(|_| true);
-            run.extend(cases(line));
+            run.extend(rows(cases));
             summarise(&mut run, &planned);
             let rows = run.table.rows().filter(|row| row.place() == Place::All);
             joined(rows.map(|row| &row.subject), ", ")
         };
-        let whole = "max_error 1; max_error 1";
-        assert_eq!([summed("max_error 1"), summed(whole)], ["", WMMA]);
-        assert_eq!([summed("C2 fail"), summed("self-test H1 fail")], [WMMA; 2]);
-        let mut run = testing::timed(testing::US).without(|row| row.place() == Place::All);
-        run.append(testing::case(CPASYNC, BackendKind::Cuda, None));
+        assert_eq!(summed(&["max_error 1"]), "");
+        assert_eq!(summed(&["max_error 1", "max_error 1"]), WMMA);
+        assert_eq!(summed(&["C2 fail"]), WMMA);
+        assert_eq!(summed(&["self-test H1 fail"]), WMMA);
+        let mut run = testing::timed(testing::US).without(|row| row.place == Place::All);
+        run.append(testing::case(CPASYNC, Source::Gpu, None));
         summarise(&mut run, &[]);
         assert!(
             run.table

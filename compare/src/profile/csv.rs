@@ -138,8 +138,9 @@ pub fn reason(log: &str) -> String {
 
 fn first_error(log: &str) -> Option<String> {
     if log.contains("ERR_NVGPUCTRPERM") {
-        let remedy = "this user may not read the GPU's counters (ERR_NVGPUCTRPERM); run as root, or \
-                      let the driver's administrator set NVreg_RestrictProfilingToAdminUsers=0";
+        let remedy = "this user may not read the GPU's counters (ERR_NVGPUCTRPERM); run as root, \
+                      or let the driver's administrator set \
+                      NVreg_RestrictProfilingToAdminUsers=0";
         return Some(remedy.to_string());
     }
     for line in log.lines() {

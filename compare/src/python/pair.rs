@@ -128,8 +128,8 @@ pub fn wrong_clock(reported: &[f64]) -> Option<String> {
     let median = shares.get(shares.len() / 2).copied().unwrap_or(0.0);
     (median < LEAST_REPORTED).then(|| {
         format!(
-            "its process reports {:.0} % of the time that passes here, expected at least {:.0} %: its \
-             clock or its launches were tampered with, or other work on this host delays them",
+            "its process reports {:.0} % of the time that passes here, expected at least {:.0} %: \
+             its clock or its launches were tampered with, or other work on this host delays them",
             100.0 * median,
             100.0 * LEAST_REPORTED
         )

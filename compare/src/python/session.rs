@@ -228,7 +228,8 @@ impl Process {
             .spawn();
         let mut child = started.map_err(|error| {
             SessionError::Ended(format!(
-                "{python} cannot be started ({error}); name a Python with PyTorch by --python or PYTHON"
+                "{python} cannot be started ({error}); name a Python with PyTorch by --python or \
+                 PYTHON"
             ))
         })?;
         let (sender, answers) = channel();

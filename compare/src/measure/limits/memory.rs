@@ -223,13 +223,15 @@ mod tests {
 
     impl Files {
         fn new(files: &[(&str, &str)]) -> Self {
-            let made = Self(tempfile::tempdir().unwrap());
-            made.write(
+            let written = Self(tempfile::tempdir().unwrap());
+            written.write(
                 "proc/meminfo",
                 "MemTotal: 9 kB\nMemAvailable:   62500000 kB\n",
             );
-            files.iter().for_each(|(name, text)| made.write(name, text));
-            made
+            for (name, text) in files {
+                written.write(name, text);
+            }
+            written
         }
 
         fn write(&self, name: &str, text: &str) {
@@ -389,8 +391,8 @@ mod tests {
         let lowest = |data, space| {
             let files = Files::new(&[("proc/self/limits", &limits(data, space))]);
             let root = files.0.path().into();
-            let found = System { root }.address_space();
-            found.map(|available| (available.limit, available.bytes))
+            let lowest = System { root }.address_space();
+            lowest.map(|available| (available.limit, available.bytes))
         };
         assert_eq!(lowest("unlimited", "unlimited"), None);
         let space = Some(("ulimit -v".to_string(), 65_536));
