@@ -99,17 +99,19 @@ pub struct FuzzArgs {
     pub backend: Backend,
 }
 
-/// `stage5-swizzle/swizzle-64x128-k2 1x1x17x64 f16 full normal:0`.
+/// Reads `stage5-swizzle/swizzle-64x128-k2 1x1x17x64 f16 full normal:0`.
 fn trial(text: &str) -> Result<Trial, SelectError> {
-    let (subject, case) = text.trim().split_once(' ').unwrap_or((text, ""));
+    let (subject, words) = text.trim().split_once(' ').unwrap_or((text, ""));
     if !subject.contains('/') {
         let says = format!("'{subject}' is no variant: give STAGE/VARIANT before the case");
         return Err(SelectError(says));
     }
-    let case = case.parse::<Case>();
+    let case: Case = words
+        .parse()
+        .map_err(|error: <Case as std::str::FromStr>::Err| SelectError(error.to_string()))?;
     Ok(Trial {
         subject: Subject::from(subject),
-        case: case.map_err(|error| SelectError(error.to_string()))?,
+        case,
     })
 }
 

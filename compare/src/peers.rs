@@ -172,10 +172,13 @@ fn library_choice(
     view: &View<'_>,
     items: &[Item],
 ) -> anyhow::Result<BTreeMap<ProblemPlace, Subject>> {
-    let folder = machine::workspace().map(|root| root.join(CHOICE));
-    let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
+    let Some(root) = machine::workspace() else {
         return Ok(BTreeMap::new());
     };
+    let folder = root.join(CHOICE);
+    if !folder.is_dir() {
+        return Ok(BTreeMap::new());
+    }
     let library = Library {
         stages: &library()?,
         models: &models(&folder)?,

@@ -175,9 +175,9 @@ fn absent_metrics(chips: Chips, measured: &[csv::Launch]) -> Vec<String> {
         let figures = ncu::formulas(chips)
             .filter(|formula| formula.needs(name))
             .map(|formula| formula.metric.name());
-        let figures = joined(figures, ", ");
         lines.push(format!(
-            "ncu has no {name} on this GPU; absent for it: {figures}"
+            "ncu has no {name} on this GPU; absent for it: {}",
+            joined(figures, ", ")
         ));
     }
     lines
@@ -251,25 +251,20 @@ fn rows_of(
         ));
     }
     let mut rows = Vec::new();
-    for (launch, measured) in supported.into_iter().zip(measured) {
+    for (launch, read) in supported.into_iter().zip(measured) {
         let Some((place, facts)) = instance(ladder, launch) else {
             return Err(format!(
                 "there is no instance for {} {}",
                 launch.subject, launch.place
             ));
         };
-        if measured.kernel != facts.symbol {
+        if read.kernel != facts.symbol {
             return Err(format!(
                 "ncu has a launch of {}, where the program launched {}",
-                measured.kernel, facts.symbol
+                read.kernel, facts.symbol
             ));
         }
-        let row = Row::profile(
-            launch.subject.clone(),
-            problem.clone(),
-            chips,
-            &measured.values,
-        );
+        let row = rows::profiled(launch.subject.clone(), place.clone(), chips, &read.values);
         rows.push(if facts.boxes.is_some() {
             ncu::without_unseen(row)
         } else {

@@ -82,10 +82,10 @@ pub fn launch(
 
 fn no_output(error: anyhow::Error) -> NoOutput {
     match error.downcast_ref() {
-        Some(SessionError::Unsupported(reason)) => {
-            let reason = reason.clone();
-            Unsupported::ByItself { reason }.into()
+        Some(SessionError::Unsupported(reason)) => Unsupported::ByItself {
+            reason: reason.clone(),
         }
+        .into(),
         _ => NoOutput::Failed {
             reason: format!("{error:#}"),
             fatal: false,

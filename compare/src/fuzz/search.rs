@@ -189,8 +189,8 @@ impl Search {
         while result.end == End::Finished && !self.is_over(next, &result, clock) {
             let (chunk, after) = self.chunk(next, &result);
             let trials: Vec<Trial> = chunk.iter().map(|index| self.trial(*index)).collect();
-            let tried = judge.judge(&trials);
-            for ((index, trial), tried) in chunk.into_iter().zip(trials).zip(tried) {
+            let outcomes = judge.judge(&trials);
+            for ((index, trial), tried) in chunk.into_iter().zip(trials).zip(outcomes) {
                 self.count(index, trial, tried?, &mut result, (judge, clock), says)?;
             }
             next = after;

@@ -16,8 +16,8 @@ pub fn count_instructions<'a>(
     builds: impl IntoIterator<Item = &'a mut StageMeta>,
 ) -> Result<Tool, String> {
     let tool = CUOBJDUMP.find()?;
-    let builds = Vec::from_iter(builds).into_par_iter();
-    builds.try_for_each(|build| {
+    let builds_at_once = Vec::from_iter(builds).into_par_iter();
+    builds_at_once.try_for_each(|build| {
         let mut kernels = build.variants.iter().flat_map(|variant| &variant.kernels);
         if kernels.any(|kernel| !kernel.built.is_empty()) {
             let listing = listing(loaded(stages, &build.id), &tool)?;

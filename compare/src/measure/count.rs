@@ -13,11 +13,11 @@ use std::collections::HashMap;
 
 impl Executor<'_> {
     pub fn evidence(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        let counted = &self.plan.counted;
-        let mut inputs: HashMap<Dtype, Staged> = HashMap::new();
-        for (done, (subject, dtype)) in counted.iter().enumerate() {
-            sink.on_start("counting", subject.as_str(), done, counted.len());
-            let staged = inputs.entry(*dtype).or_insert_with(|| {
+        let planned = &self.plan.counted;
+        let mut staged_inputs: HashMap<Dtype, Staged> = HashMap::new();
+        for (done, (subject, dtype)) in planned.iter().enumerate() {
+            sink.on_start("counting", subject.as_str(), done, planned.len());
+            let staged = staged_inputs.entry(*dtype).or_insert_with(|| {
                 let inputs = Inputs::generate(&claims_problem(*dtype), Family::Normal, 0);
                 Staged::new(&inputs, Layout::Packed)
             });

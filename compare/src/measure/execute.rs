@@ -193,8 +193,8 @@ impl<'a> Executor<'a> {
         cases
             .par_iter()
             .zip(launched)
-            .map(|(&case, launched)| {
-                let outcome = launched.and_then(|launched| {
+            .map(|(&case, result)| {
+                let outcome = result.and_then(|launched| {
                     let reference = &references[&launched.probability];
                     let mut checked = launched.judge(reference);
                     if case.mode == Mode::Both {
@@ -317,11 +317,11 @@ impl<'a> Executor<'a> {
                 let Ok(prepared) = stage.prepare(subject.name(), &problem) else {
                     continue;
                 };
-                let timed = timer.time((stage, &prepared), &bench.pool, &arm_plan)?;
-                let measurement = &timed.measurement;
+                let kernel_timed = timer.time((stage, &prepared), &bench.pool, &arm_plan)?;
+                let measurement = &kernel_timed.measurement;
                 arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
                 let judged = bench
-                    .judge(timer, &timed.outputs, prepared.kernel.probability)
+                    .judge(timer, &kernel_timed.outputs, prepared.kernel.probability)
                     .map_err(|source| no_reference(ProblemPlace::of(&problem), source))?;
                 let mut after = judged.gates;
                 let speed_of_light = bench.speed_of_light(timer, zero_us);
@@ -381,10 +381,10 @@ impl<'a> Executor<'a> {
             .collect();
         let mut timed = TimedProblem::new(device, problem)?;
         let ranked = device.rank(&kernels, &timed.pool, &plan)?;
-        for ((subject, _, kernel), ranked) in prepared.iter().zip(ranked) {
+        for ((subject, _, kernel), result) in prepared.iter().zip(ranked) {
             let place = Place::Problem(ProblemPlace::of(problem));
             let row = Row::new(*subject, place, By::Draw).figure(Metric::Draw, number);
-            run.append(match ranked {
+            run.append(match result {
                 Ok(ranked) => {
                     let judged = timed
                         .judge(device, &ranked.outputs, kernel.kernel.probability)
@@ -552,10 +552,10 @@ fn interleaved(view: &View<'_>) -> Vec<Pair> {
         if !matches!(claim.relation, Relation::Faster { .. }) {
             continue;
         }
-        let Some((new, base, same_preset)) = arms(view, stage, claim) else {
+        let Some((new, best_base, same_preset)) = arms(view, stage, claim) else {
             continue;
         };
-        for base in [Some(base), same_preset].into_iter().flatten() {
+        for base in [Some(best_base), same_preset].into_iter().flatten() {
             pairs.push(Pair {
                 place: claim.place.clone(),
                 new: new.clone(),

@@ -93,8 +93,10 @@ fn folder_name(text: &str) -> String {
 
 /// Returns the time in seconds since 1970.
 pub fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since_epoch) => since_epoch.as_secs(),
+        Err(_) => 0,
+    }
 }
 
 /// A time in UTC as folders have it, whose names begin with it: `20261120T183000Z`. Days to civil

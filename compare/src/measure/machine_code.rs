@@ -182,7 +182,10 @@ pub fn complete(stage: &mut StageMeta, listing: &str) {
     for kernel in variants.flat_map(|variant| &mut variant.kernels) {
         for built in &mut kernel.built {
             let code = functions.get(&(&*built.ptxas.arch, &*kernel.facts.symbol));
-            built.code = code.map_or(vec![], |code| figures(code));
+            built.code = match code {
+                Some(code) => figures(code),
+                None => vec![],
+            };
         }
     }
 }

@@ -214,13 +214,15 @@ impl Plan {
                 timings: vec![],
             }];
         }
-        let (late, cases): (Vec<_>, Vec<_>) = self.cases.iter().partition(|case| case.is_late);
+        let (late, early): (Vec<_>, Vec<_>) = self.cases.iter().partition(|case| case.is_late);
         let mut rounds = Vec::new();
-        let by_problem = cases
+        let by_problem = early
             .into_iter()
             .map(|case| (self.round_problem(&case.problem), case));
-        for (problem, cases) in grouped(by_problem) {
-            let by_stage = cases.into_iter().map(|case| (case.subject.stage(), case));
+        for (problem, problem_cases) in grouped(by_problem) {
+            let by_stage = problem_cases
+                .into_iter()
+                .map(|case| (case.subject.stage(), case));
             for (stage, cases) in grouped(by_stage) {
                 let mut timings = self.timings.clone();
                 timings.retain(|(timed, subject)| {
@@ -399,7 +401,7 @@ impl<'a> Cases<'a> {
         let Some((_, variant)) = self.variant else {
             return true;
         };
-        let first = Dtype::ALL.into_iter().find(|dtype| variant.takes(*dtype));
+        let first = Dtype::ALL.into_iter().find(|other| variant.takes(*other));
         first == Some(dtype)
     }
 
@@ -859,10 +861,10 @@ fn bases(all: &[StageMeta], stage: &StageMeta, name: &str, dtype: Dtype) -> Vec<
             continue;
         }
         for (variant, base) in compared(all, stage, claim).unwrap_or_default() {
-            if let Some((stage, base)) = base
+            if let Some((base_stage, base_variant)) = base
                 && variant.name == name
             {
-                bases.push(stage.subject(&base.name));
+                bases.push(base_stage.subject(&base_variant.name));
             }
         }
     }

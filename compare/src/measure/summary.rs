@@ -42,7 +42,10 @@ pub fn summary(subject: Subject, source: Source, rows: &[&Row]) -> Row {
     let mut checked = 0_usize;
     let mut unsupported = 0_usize;
     let mut failed = 0_usize;
-    for case in rows.iter().filter(|row| is_case(row)) {
+    for case in rows {
+        if !is_case(case) {
+            continue;
+        }
         match case.value(Metric::MaxError) {
             None if case.verdicts.is_empty() => unsupported += 1,
             None => failed += 1,

@@ -349,8 +349,8 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
             launches: self.launches,
         };
         let built = graphs.build(peers, |peer, launches| {
-            let arguments = json!({ "peer": peer.name, "launches": launches });
-            python.ask("prepare", arguments)
+            let graph = json!({ "peer": peer.name, "launches": launches });
+            python.ask("prepare", graph)
         });
         self.launches = graphs.launches;
         built
@@ -390,9 +390,9 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
         let arm = &mut self.arms[index];
         let chunk_us = CHUNK_US.max(CHUNK_LAUNCHES * arm.us);
         let (python, reported) = match &mut arm.program {
-            Program::Ours { arm, .. } => {
-                launch_us(arm, &self.bench.plan, LEAD_IN * chunk_us)?;
-                return Ok(launch_us(arm, &self.bench.plan, chunk_us)?);
+            Program::Ours { arm: ours, .. } => {
+                launch_us(ours, &self.bench.plan, LEAD_IN * chunk_us)?;
+                return Ok(launch_us(ours, &self.bench.plan, chunk_us)?);
             }
             Program::Theirs { python, reported } => (*python, reported),
         };
@@ -512,10 +512,10 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
         let Some(subject) = &self.item.library else {
             return Ok(None);
         };
-        let place = self.arms.iter().position(|arm| arm.subject == *subject);
+        let known = self.arms.iter().position(|arm| arm.subject == *subject);
         let view = &self.bench.view;
-        if place.is_some() || !is_green(view, subject, view.backend()) {
-            return Ok(place);
+        if known.is_some() || !is_green(view, subject, view.backend()) {
+            return Ok(known);
         }
         let Some(mut chosen) = self.bench.arm(subject, self.item, &self.problem)? else {
             return Ok(None);

@@ -45,8 +45,8 @@ pub fn program(named: Option<&str>) -> String {
 }
 
 /// Names the peers that a Python can call, or why there are none.
-pub fn callable_peers(python: Option<&str>) -> Result<String, String> {
-    let mut python = Python::new(program(python), None);
+pub fn callable_peers(name: Option<&str>) -> Result<String, String> {
+    let mut python = Python::new(program(name), None);
     let hello = python.start().map_err(|error| error.to_string())?;
     let peers = joined(hello.peers.iter().map(|peer| &peer.name), ", ");
     let absent = joined(hello.absent.iter().map(|row| &row.subject), ", ");

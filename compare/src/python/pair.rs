@@ -38,14 +38,14 @@ pub fn rounds<E>(
 /// Returns whether gate L1 leaves undecided if any of the first `ours` arms is faster than the
 /// fastest of the others.
 fn is_open(samples: &[Vec<f64>], ours: usize) -> bool {
-    let (ours, theirs) = samples.split_at(ours);
-    let fastest = theirs
+    let (our_arms, their_arms) = samples.split_at(ours);
+    let fastest = their_arms
         .iter()
         .min_by(|a, b| p50(a, f64::NAN).total_cmp(&p50(b, f64::NAN)));
-    let Some(fastest) = fastest else {
-        return false;
-    };
-    ours.iter().any(|arm| is_undecided(fastest, arm))
+    match fastest {
+        Some(base) => our_arms.iter().any(|arm| is_undecided(base, arm)),
+        None => false,
+    }
 }
 
 fn is_undecided(base: &[f64], arm: &[f64]) -> bool {
@@ -156,8 +156,8 @@ impl Sampled {
 
     /// Makes its row; `cache` is the state of the cache that the buffers amount to.
     pub fn row(&self, place: &ProblemPlace, cache: &str) -> Result<Row, SampleError> {
-        let row = Row::new(&self.subject, Place::Problem(place.clone()), Source::Peers);
-        let timed = rows::arm(row, &Summary::of(self.us())?, &self.judged.gates);
+        let untimed = Row::new(&self.subject, Place::Problem(place.clone()), Source::Peers);
+        let timed = rows::arm(untimed, &Summary::of(self.us())?, &self.judged.gates);
         let mut row = self
             .in_regime(timed.conditions(cache))
             .figure(Metric::MaxError, self.judged.max_abs);

@@ -51,7 +51,7 @@ impl Stand for Turns<'_, '_, '_> {
         let mut reading = Reading::default();
         let arguments = json!({ "peer": subject, "replays": replays });
         let start = Instant::now();
-        let us: f64 = self.pythons[python]
+        let call_us: f64 = self.pythons[python]
             .ask_meanwhile("steady", arguments, || {
                 thread::sleep(UNDER_LOAD);
                 reading = self.device.conditions();
@@ -60,7 +60,7 @@ impl Stand for Turns<'_, '_, '_> {
                 index: python,
                 error: error.into(),
             })?;
-        let us = us * launches as f64;
+        let us = call_us * launches as f64;
         reported.push(us / (start.elapsed().as_secs_f64() * 1e6));
         Ok(Chunk {
             us,
