@@ -129,8 +129,7 @@ int32_t attention_ladder_query(const struct AttentionLadderCall *call, int32_t d
 //
 // # Safety
 // `call` is null, or points to a call.
-const char *attention_ladder_variant(const struct AttentionLadderCall *call,
-                                     int32_t device);
+const char *attention_ladder_variant(const struct AttentionLadderCall *call, int32_t device);
 
 // Writes to `bytes` how much GPU memory a launch of `call` needs in addition to its tensors: 0 in
 // this version.
