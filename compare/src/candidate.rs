@@ -19,7 +19,6 @@ use crate::pages::{self, json};
 use crate::progress::Progress;
 use crate::python;
 use crate::python::bench::{Bench, Item};
-use crate::python::pair::absent;
 use crate::python::session::{Callable, Hello, Python, SessionError};
 use crate::stages::Ladder;
 use crate::table::{Kind, ProblemPlace, Results, Row, StageMeta, Subject, Table};
@@ -250,8 +249,8 @@ impl CandidateSession<'_> {
             }
             Err(no_output) => Err(no_output),
         };
-        let row = Row::new(&case.subject, case.place(), Source::Peers);
-        Ok(rows::of_outcome(row, &outcome))
+        let row = Row::new(&case.subject, Kind::CandidateCase(case.place()));
+        Ok(row.outcome(&outcome))
     }
 
     /// Times the candidate beside ours and PyTorch on the problems that it supports, until an
@@ -271,10 +270,10 @@ impl CandidateSession<'_> {
         let mut peers = Python::new(python::program(self.args.python.as_deref()), None);
         match peers.start() {
             Ok(hello) => judged.timed.extend(hello.absent.clone()),
-            Err(error) => judged.add(absent(DEFAULT, Place::All, error.to_string())),
+            Err(error) => judged.add(Row::absent_peer(DEFAULT, None, error.to_string())),
         }
         let table = ours(committed, self.ladder, &builds).unwrap_or_else(|reason| {
-            judged.add(absent("our stages", Place::All, reason));
+            judged.add(Row::absent_peer("our stages", None, reason));
             Table::default()
         });
         let plan = python::plan(self.args.cases.iters);
@@ -317,7 +316,7 @@ impl CandidateSession<'_> {
 fn is_supported(cases: &[Row], problem: &Problem) -> bool {
     let expected = ProblemPlace::of(problem);
     cases.iter().any(|row| {
-        matches!(&row.place, Place::Case(place, _) if *place == expected)
+        matches!(&row.kind, Kind::CandidateCase(case) if case.problem == expected)
             && !row.verdicts.is_empty()
     })
 }

@@ -5,12 +5,12 @@ use crate::answer::Answer;
 use crate::instrument::child::{Launches, append_result};
 use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
-use crate::measure::rows;
 use crate::stages::Ladder;
-use crate::table::{Place, ProblemPlace, Row, Source, Subject};
+use crate::table::{CasePlace, Kind, ProblemPlace, Row, Subject};
 use anyhow::Context;
 use clap::Args;
 use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
+use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::inputs::{Family, Inputs};
 use common::problem::Problem;
@@ -46,8 +46,11 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
         for subject in &job.variants {
             let stage = loaded(&ladder.stages, subject.stage());
             let outcome = inputs.launch(&device, stage, subject);
-            let place = Place::Case(ProblemPlace::of(problem), format!("{}:0", Family::Normal));
-            let row = rows::of_outcome(Row::new(subject, place, Source::Gpu), &outcome);
+            let case = CasePlace {
+                problem: ProblemPlace::of(problem),
+                input: format!("{}:0", Family::Normal),
+            };
+            let row = Row::new(subject, Kind::Case(BackendKind::Cuda, case)).outcome(&outcome);
             append_result(&args.results, &row)?;
             if row.failure().is_some() {
                 exit = Exit::Fail;

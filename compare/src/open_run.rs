@@ -12,7 +12,7 @@ use crate::pages::show::{self, Section};
 use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::run::newest_run;
-use crate::table::{Claim, Place, Results, Row, Run, Source, StoreError};
+use crate::table::{Claim, Results, Row, Run, Source, StoreError};
 use anyhow::{Context, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ impl OpenRun {
     /// Records the versions of the tools of `source`, and drops the rows of other versions.
     pub fn set_tools(&mut self, source: Source, versions: Vec<String>) {
         if self.run.session.tools.get(&source) != Some(&versions) {
-            self.run.table.retain(|row| row.source != source);
+            self.run.table.retain(|row| row.source() != source);
             self.run.session.tools.insert(source, versions);
         }
     }
@@ -168,13 +168,10 @@ fn check_current(run: &Run) -> anyhow::Result<()> {
          run",
         joined(stale, ", ")
     );
-    let source = run.session.backend.into();
-    let mut checked = run
-        .table
-        .rows_by(source)
-        .filter(|row| row.place == Place::All);
+    let backend = run.session.backend;
     ensure!(
-        checked.any(|row| is_green(&view, &row.subject, source)),
+        run.variants()
+            .any(|subject| is_green(&view, &subject, backend)),
         "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
     );
     Ok(())

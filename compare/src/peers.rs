@@ -18,7 +18,6 @@ use crate::open_run::{OpenRun, Target};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::python::bench::{Bench, Item, representative_variants};
-use crate::python::pair::absent;
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
 use crate::stages::{CHOICE, library, models};
@@ -90,7 +89,9 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
 
 /// Returns whether any peer was timed.
 fn has_peer(view: &View<'_>) -> bool {
-    question::arms(&view.table).any(|row| !question::is_ours(view, row) && row.has(Metric::P50))
+    view.table
+        .peer_times()
+        .any(|row| !question::is_ours(view, row) && row.has(Metric::P50))
 }
 
 /// Names the problems that a stage claims to win and of which the run has no green variant that
@@ -191,11 +192,10 @@ fn library_choice(
 /// measured once a session.
 fn begin_session(run: &mut Run, items: &[Item]) {
     run.table.retain(|row| {
-        let is_measured_again = match &row.place {
-            Place::All => true,
-            Place::Problem(place) => items.iter().any(|item| item.place == *place),
-            _ => false,
+        let is_measured_again = match row.problem() {
+            Some(place) => items.iter().any(|item| item.place == *place),
+            None => row.place() == Place::All,
         };
-        row.source != Source::Peers || !is_measured_again
+        row.source() != Source::Peers || !is_measured_again
     });
 }

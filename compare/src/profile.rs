@@ -17,7 +17,7 @@ use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::table::ncu::{self, Chips};
 use crate::table::session::by_id;
-use crate::table::{Place, ProblemPlace, Row, Source, StageMeta, Subject};
+use crate::table::{Kind, ProblemPlace, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
@@ -255,7 +255,8 @@ fn rows_of(
         let Some((place, facts)) = instance(ladder, launch) else {
             return Err(format!(
                 "there is no instance for {} {}",
-                launch.subject, launch.place
+                launch.subject,
+                launch.place()
             ));
         };
         if read.kernel != facts.symbol {
@@ -264,7 +265,7 @@ fn rows_of(
                 read.kernel, facts.symbol
             ));
         }
-        let row = rows::profiled(launch.subject.clone(), place.clone(), chips, &read.values);
+        let row = Row::profile(launch.subject.clone(), place.clone(), chips, &read.values);
         rows.push(if facts.boxes.is_some() {
             ncu::without_unseen(row)
         } else {
@@ -279,13 +280,13 @@ fn instance<'a>(
     ladder: &'a [StageMeta],
     launch: &'a Row,
 ) -> Option<(&'a ProblemPlace, &'a KernelFacts)> {
-    let Place::Case(place, _) = &launch.place else {
+    let Kind::Case(_, case) = &launch.kind else {
         return None;
     };
     let stage = by_id(ladder, launch.subject.stage())?;
     let variant = stage.variant(launch.subject.name())?;
-    let instance = variant.instance(place.dtype, place.extents()?.head_dim)?;
-    Some((place, &instance.facts))
+    let instance = variant.instance(case.problem.dtype, case.problem.extents()?.head_dim)?;
+    Some((&case.problem, &instance.facts))
 }
 
 #[cfg(test)]

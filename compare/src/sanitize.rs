@@ -177,8 +177,8 @@ struct Sanitizer {
 impl Sanitizer {
     /// Runs all tools at once. Returns no check of a tool under which the variant supports none of
     /// the problems.
-    fn check_all(&self, launches: &Launches) -> anyhow::Result<Vec<Check>> {
-        let checks: Vec<Option<Check>> = TOOLS
+    fn check_all(&self, launches: &Launches) -> anyhow::Result<Vec<ToolFindings>> {
+        let checks: Vec<Option<ToolFindings>> = TOOLS
             .into_par_iter()
             .map(|tool| self.check(launches, tool))
             .collect::<anyhow::Result<_>>()?;
@@ -186,7 +186,11 @@ impl Sanitizer {
     }
 
     /// Runs one tool; returns nothing if the variant supports none of the problems.
-    fn check(&self, launches: &Launches, tool: SanitizerTool) -> anyhow::Result<Option<Check>> {
+    fn check(
+        &self,
+        launches: &Launches,
+        tool: SanitizerTool,
+    ) -> anyhow::Result<Option<ToolFindings>> {
         let SanitizerTool { name, options } = tool;
         let mut command = Command::new(&self.program.path);
         command.args(["--tool", name, "--error-exitcode", FINDING_EXIT_CODE]);
@@ -217,7 +221,7 @@ impl Sanitizer {
             launched,
             planned,
         });
-        Ok(Some(Check {
+        Ok(Some(ToolFindings {
             tool: name,
             launched,
             result,

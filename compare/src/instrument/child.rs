@@ -109,14 +109,15 @@ pub fn is_supported(row: &&Row) -> bool {
 fn failure(row: &Row) -> Option<String> {
     row.failure()?;
     let failures = joined(row.failures(), "; ");
-    Some(format!("{} {}: {failures}", row.subject, row.place))
+    Some(format!("{} {}: {failures}", row.subject, row.place()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{ProblemPlace, Source};
+    use crate::table::ProblemPlace;
     use crate::testing::{SCALAR, case};
+    use common::device::BackendKind;
     use common::problem::{Dtype, Mask};
     use common::verdict::GateId;
 
@@ -139,7 +140,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         assert!(results(&path).is_empty());
-        let result = case(SCALAR, Source::Gpu, None);
+        let result = case(SCALAR, BackendKind::Cuda, None);
         append_result(&path, &result).unwrap();
         append_result(&path, &result).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -152,7 +153,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         std::fs::write(&path, "{\"subject\":\n").unwrap();
-        append_result(&path, &case(SCALAR, Source::Gpu, None)).unwrap();
+        append_result(&path, &case(SCALAR, BackendKind::Cuda, None)).unwrap();
         assert!(results(&path).is_empty());
     }
 

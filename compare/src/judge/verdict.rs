@@ -327,7 +327,7 @@ fn missed_goals(report: &Report<'_>) -> Concern {
         singular: "goal of the library's choice is missed",
         plural: "goals of the library's choice are missed",
         things: regret.map_or(vec![], |regret| regret.missed()),
-        action: "Give the library a better choice: on a GPU `compare --regret 160 --backend cuda` \
+        action: "Give the library a better choice: on a GPU `compare --random-problems 160 --backend cuda` \
                  judges it, and `compare accept` fits it to that run."
             .into(),
     }
@@ -357,138 +357,13 @@ fn missing_rows(report: &Report<'_>) -> Concern {
         let stages = joined(stages, ",");
         format!("Measure what is missing: `compare{tier} --stages {stages}`")
     };
-    let all = [
-        concern(
-            Exit::Fail,
-            "FAIL",
-            ["gate fails", "gates fail"],
-            failures.collect(),
-            &format!("Fix the gates that fail; do not merge.{explanation}"),
-        ),
-        concern(
-            Exit::Fail,
-            "FAIL",
-            ["self-test fails (S1)", "self-tests fail (S1)"],
-            wrong.collect(),
-            "Trust no PASS until every self-test passes; each that fails says why.",
-        ),
-        concern(
-            Exit::Fail,
-            "FAIL",
-            [
-                "claim fails and is not recorded as refuted",
-                "claims fail and are not recorded as refuted",
-            ],
-            titles(Claimed::is_broken).collect(),
-            "Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.",
-        ),
-        concern(
-            Exit::Fail,
-            "FAIL",
-            [
-                "goal of the library's choice is missed",
-                "goals of the library's choice are missed",
-            ],
-            Regret::reported(&report.view).map_or(vec![], |regret| regret.missed()),
-            "Give the library a better choice: on a GPU `compare --random-problems 160 --backend cuda` judges it, and `compare accept` fits it to \
-             that run.",
-        ),
-        concern(
-            Exit::Inconclusive,
-            "UNDECIDED",
-            ["claim is undecided", "claims are undecided"],
-            titles(Claimed::is_ambiguous).collect(),
-            "Run again on a quiet machine, or with more samples (`--iters`).",
-        ),
-        concern(
-            Exit::Inconclusive,
-            "NOT MEASURED",
-            ["required row is missing", "required rows are missing"],
-            report
-                .required()
-                .map(|missing| missing.what.clone())
-                .collect(),
-            &format!("{measure}. `compare show missing{of_run}` lists it with the reasons."),
-        ),
-        concern(
-            Exit::Pass,
-            "STALE",
-            [
-                "variant was measured on another version of its kernel",
-                "variants were measured on other versions of their kernels",
-            ],
-            stale.map(|(subject, _)| subject.to_string()).collect(),
-            "Kernels have changed since they were measured: run `compare` again.",
-        ),
-    ];
-    all.into_iter()
-        .filter(|concern| !concern.of.is_empty())
-        .collect()
-}
-
-fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
-    let regressed = report.regressed().map(|(worse, since)| {
-        let worse = count(worse, "regression", "regressions");
-        format!("Look at the {worse} since {since}: `compare diff results DIR`.")
-    });
-    let unexpected = report.claims.iter().filter_map(|claimed| {
-        claimed.is_unexpected()?;
-        let title = claimed.title();
-        Some(format!(
-            "{title} passes now although it is recorded as refuted: take it out of {}/negatives.json.",
-            claimed.stage
-        ))
-    });
-    let lacks_sanitizer =
-        report.view.run.is_some() && !has_failed && !state::unsanitized(&report.view).is_empty();
-    let sanitize = lacks_sanitizer.then(|| {
-        "Complete this run with gate C7 before it is accepted: `compare sanitize`.".to_string()
-    });
-    regressed
-        .into_iter()
-        .chain(unexpected)
-        .chain(sanitize)
-        .chain(gaps::actions(report))
-        .collect()
-}
-
-/// The command that explains the first failure, if its case is a row: numerics and hazards can be reproduced in the emulator.
-fn explanation(report: &Report<'_>) -> Option<String> {
-    let failure = report.failures.first()?;
-    let is_failing = |row: &&Row| {
-        let mut failed = row.failed();
-        failed.any(|(gate, _)| gate == failure.gate)
-    };
-    let mut cases = (report.view.table.about(&failure.subject))
-        .filter(is_failing)
-        .filter_map(|row| match &row.place {
-            Place::Case(place, input) if input.contains(':') => {
-                Some(format!("--problem '{place} {input}'"))
-            }
-            Place::Case(place, file) => {
-                let given = report.view.run.and_then(|run| run.input.as_ref());
-                let path = given.map_or(file.into(), |path| path.to_string_lossy());
-                Some(format!(
-                    "--input {} --mask {}",
-                    shell_word(&path),
-                    place.mask
-                ))
-            }
-            _ => None,
-        });
-    let case = cases.next()?;
-    let (stage, variant) = (failure.subject.stage(), failure.subject.name());
-    Some(format!(
-        " See where it first goes wrong: `compare explain --stage {stage} --variant {variant} {case}`."
-    ))
-}
-
-/// As a POSIX shell reads it.
-pub fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=@%+".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.into(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    Concern {
+        exit: Exit::Inconclusive,
+        word: "NOT MEASURED",
+        singular: "required row is missing",
+        plural: "required rows are missing",
+        things: report.required().map(|row| row.what.clone()).collect(),
+        action: format!("{measure}. `compare show missing{of_run}` lists it with the reasons."),
     }
 }
 

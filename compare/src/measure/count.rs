@@ -26,7 +26,7 @@ impl Executor<'_> {
                 Ok(prepared) => count(&prepared, staged),
                 Err(unsupported) => Err(unsupported.into()),
             };
-            run.append(rows::counters(subject.clone(), *dtype, &counted));
+            run.append(Row::counters(subject.clone(), *dtype, &counted));
             sink.on_rows_added(run)?;
         }
         Ok(())

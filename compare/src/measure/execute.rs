@@ -16,7 +16,7 @@ use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::table::session::claims;
-use crate::table::{Place, ProblemPlace, Relation, Row, Run, Source as By, Subject};
+use crate::table::{Kind, ProblemPlace, Relation, Row, Run, Subject, measured};
 use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::BackendKind;
 use common::device::cuda::{CudaDevice, CudaError};
@@ -327,7 +327,7 @@ impl<'a> Executor<'a> {
                 let speed_of_light = bench.speed_of_light(timer, zero_us);
                 after.extend(speed_of_light.impossible(measurement.device.min));
                 let place = ProblemPlace::of(&problem);
-                run.append(rows::timing(subject.clone(), place, measurement, &after));
+                run.append(Row::latency(subject.clone(), place, measurement, &after));
                 sink.on_rows_added(run)?;
             }
         }
@@ -344,7 +344,7 @@ impl<'a> Executor<'a> {
     ) -> Result<(), ExecuteError> {
         let mut subjects = distinct(self.plan.cases.iter().map(|case| &case.subject));
         let view = View::alone(run);
-        subjects.retain(|subject| is_green(&view, subject, By::Gpu));
+        subjects.retain(|subject| is_green(&view, subject, BackendKind::Cuda));
         let total = self.plan.draws.len();
         for (number, problem) in self.plan.draws.iter().enumerate() {
             let place = ProblemPlace::of(problem).to_string();
@@ -382,17 +382,17 @@ impl<'a> Executor<'a> {
         let mut timed = TimedProblem::new(device, problem)?;
         let ranked = device.rank(&kernels, &timed.pool, &plan)?;
         for ((subject, _, kernel), result) in prepared.iter().zip(ranked) {
-            let place = Place::Problem(ProblemPlace::of(problem));
-            let row = Row::new(*subject, place, By::Draw).figure(Metric::Draw, number);
+            let kind = Kind::RandomTime(ProblemPlace::of(problem));
+            let row = Row::new(*subject, kind).figure(Metric::Draw, number);
             run.append(match result {
                 Ok(ranked) => {
                     let judged = timed
                         .judge(device, &ranked.outputs, kernel.kernel.probability)
                         .map_err(|source| no_reference(ProblemPlace::of(problem), source))?;
                     row.figure(Metric::P50, ranked.us)
-                        .with_verdicts(rows::failed(&judged.gates))
+                        .with_verdicts(measured::failed(&judged.gates))
                 }
-                Err(error) => row.verdict(&rows::not_launched(&error.to_string())),
+                Err(error) => row.verdict(&measured::not_launched(&error.to_string())),
             });
         }
         Ok(())
@@ -455,7 +455,7 @@ impl<'a> Executor<'a> {
             let judged = bench
                 .judge(device, &outputs, prepared.kernel.probability)
                 .map_err(|source| no_reference(ProblemPlace::of(&bench.problem), source))?;
-            for result in rows::failed(&judged.gates) {
+            for result in measured::failed(&judged.gates) {
                 failed.push(GateResult {
                     reason: format!("{subject} as interleaved: {}", result.reason),
                     ..result.clone()
@@ -471,7 +471,7 @@ impl<'a> Executor<'a> {
         );
         let state = bench.pool.rotation().state.name();
         let in_regime = match &timed.sustained {
-            Some(load) => rows::sustained(row.conditions(state), load),
+            Some(load) => row.conditions(state).sustained_by(load),
             None => row,
         };
         Ok(Some(in_regime.with_verdicts(&failed)))
@@ -496,7 +496,7 @@ impl MadeInputs {
 
 /// Returns the timings whose kernels are green: no number without a green gate.
 fn green(view: &View<'_>, mut timings: Vec<(Problem, Subject)>) -> Vec<(Problem, Subject)> {
-    timings.retain(|(_, subject)| is_green(view, subject, By::Gpu));
+    timings.retain(|(_, subject)| is_green(view, subject, BackendKind::Cuda));
     timings
 }
 
@@ -552,13 +552,13 @@ fn interleaved(view: &View<'_>) -> Vec<Pair> {
         if !matches!(claim.relation, Relation::Faster { .. }) {
             continue;
         }
-        let Some((new, best_base, same_preset)) = arms(view, stage, claim) else {
+        let Some(arms) = arms(view, stage, claim) else {
             continue;
         };
-        for base in [Some(best_base), same_preset].into_iter().flatten() {
+        for base in [Some(arms.base), arms.same_preset].into_iter().flatten() {
             pairs.push(Pair {
                 place: claim.place.clone(),
-                new: new.clone(),
+                new: arms.new.clone(),
                 base,
             });
         }
@@ -627,8 +627,8 @@ fn keep(
             no_memory.get_or_insert(ExecuteError::NoMemory { case, reason });
             continue;
         }
-        let row = Row::new(&case.subject, case.place(), run.session.backend.into());
-        run.append(rows::of_outcome(row, &outcome));
+        let kind = Kind::Case(run.session.backend, case.place());
+        run.append(Row::new(&case.subject, kind).outcome(&outcome));
         sunk = sunk.and(sink.on_rows_added(run));
         if let Err(NoOutput::Failed {
             reason,

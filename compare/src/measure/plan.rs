@@ -5,7 +5,7 @@ use crate::judge::draw;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
-use crate::table::{Place, ProblemPlace, StageMeta, Subject, VariantMeta};
+use crate::table::{CasePlace, ProblemPlace, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;
@@ -860,11 +860,11 @@ fn bases(all: &[StageMeta], stage: &StageMeta, name: &str, dtype: Dtype) -> Vec<
         if claim.is_of_speed() || claim.place.dtype != dtype {
             continue;
         }
-        for (variant, base) in compared(all, stage, claim).unwrap_or_default() {
-            if let Some((base_stage, base_variant)) = base
-                && variant.name == name
+        for pair in comparisons(all, stage, claim).unwrap_or_default() {
+            if let Some(base) = pair.base
+                && pair.new.variant.name == name
             {
-                bases.push(base_stage.subject(&base_variant.name));
+                bases.push(base.subject());
             }
         }
     }

@@ -32,7 +32,7 @@ impl SelfTest<'_> {
         let mut kept_parts = 0;
         let gates = self.part(GATES, &mut kept_parts, || {
             sink.on_start("self-test", "planted faults", 0, total);
-            rows::self_test(&faults::selftest(), &Suppressed::default())
+            Row::self_test(&faults::selftest(), &Suppressed::default())
         });
         run.extend(gates);
         sink.on_rows_added(run)?;

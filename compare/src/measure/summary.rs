@@ -20,7 +20,7 @@ pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
     for row in run.cases().chain(run.table.self_tests()) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
-    let source = run.session.backend.into();
+    let kind = Kind::Checked(run.session.backend);
     let mut summaries = Vec::new();
     for subject in run.variants() {
         let Some(rows) = by_variant.get(&subject) else {
@@ -30,15 +30,15 @@ pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
         let is_whole = cases >= planned_cases.get(&subject).copied().unwrap_or(0);
         let is_red = rows.iter().any(|row| row.failure().is_some());
         if is_whole || is_red {
-            summaries.push(summary(subject, source, rows));
+            summaries.push(summary(subject, kind.clone(), rows));
         }
     }
     run.extend(summaries);
 }
 
 /// Makes the row of a variant over all its cases.
-pub fn summary(subject: Subject, source: Source, rows: &[&Row]) -> Row {
-    let mut row = Row::new(subject, Place::All, source);
+pub fn summary(subject: Subject, kind: Kind, rows: &[&Row]) -> Row {
+    let mut row = Row::new(subject, kind);
     let mut checked = 0_usize;
     let mut unsupported = 0_usize;
     let mut failed = 0_usize;
@@ -78,7 +78,7 @@ fn with_worse_errors(mut row: Row, case: &Row, max_error: f64) -> Row {
         for metric in [Metric::MaxError, Metric::MaxRowError] {
             row = row.figure(metric, case.value(metric).unwrap_or(max_error));
         }
-        row = row.note(case.place.to_string());
+        row = row.note(case.place().to_string());
     }
     for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
         if let Some(value) = case.value(metric)
@@ -128,7 +128,7 @@ fn fold(verdicts: &[CaseVerdict<'_>]) -> Judged {
             reason = format!("fails in {failing} of {} cases; first ", failing + passing);
         }
         if is_case(deciding.row) {
-            reason += &format!("{}: ", deciding.row.place);
+            reason += &format!("{}: ", deciding.row.place());
         }
         reason += &deciding.judged.reason;
     }
@@ -153,6 +153,7 @@ mod tests {
     use super::*;
     use crate::judge::list::joined;
     use crate::measure::plan::Mode;
+    use crate::table::Place;
     use crate::testing::scenario::row;
     use crate::testing::{self, CPASYNC, SCALAR, WMMA};
     use common::check;
@@ -177,7 +178,11 @@ mod tests {
     /// Asserts the figures, verdicts and note of a variant with these cases.
     fn assert_summary(cases: &[&str], expected: &[&str]) {
         let rows = rows(cases);
-        let row = summary(WMMA.into(), Source::Emulator, &Vec::from_iter(&rows));
+        let row = summary(
+            WMMA.into(),
+            Kind::Checked(BackendKind::Emulated),
+            &Vec::from_iter(&rows),
+        );
         let mut lines = Vec::new();
         for (metric, figure) in &row.figures {
             lines.push(format!("{metric} {}", figure.value));
@@ -426,8 +431,8 @@ mod tests {
         assert_eq!(summed(&["max_error 1", "max_error 1"]), WMMA);
         assert_eq!(summed(&["C2 fail"]), WMMA);
         assert_eq!(summed(&["self-test H1 fail"]), WMMA);
-        let mut run = testing::timed(testing::US).without(|row| row.place == Place::All);
-        run.append(testing::case(CPASYNC, Source::Gpu, None));
+        let mut run = testing::timed(testing::US).without(|row| row.place() == Place::All);
+        run.append(testing::case(CPASYNC, BackendKind::Cuda, None));
         summarise(&mut run, &[]);
         assert!(
             run.table

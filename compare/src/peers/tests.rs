@@ -3,6 +3,7 @@ use super::*;
 use crate::cli::Cli;
 use crate::judge::View;
 use crate::judge::list::distinct;
+use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::python::bench::{Graphs, PeerOutputs, representative_variants};
 use crate::python::pair::{
     Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,

@@ -11,7 +11,8 @@ use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::loaded;
 use crate::measure::timed_problem::TimedProblem;
-use crate::table::{Place, ProblemPlace, Row, StageMeta, Subject};
+use crate::table::measured::not_launched;
+use crate::table::{ProblemPlace, Row, StageMeta, Subject};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::format::Format;
@@ -436,7 +437,7 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
     /// supporting the problem, fails C1.
     fn lose(&mut self, python: usize, name: &str, error: &anyhow::Error) {
         let reason = error.to_string();
-        let row = absent(name, Place::Problem(self.item.place.clone()), &reason);
+        let row = Row::absent_peer(name, Some(self.item.place.clone()), &reason);
         let is_unsupported = matches!(error.downcast_ref(), Some(SessionError::Unsupported(_)));
         if self.candidate == Some(python) && !is_unsupported {
             self.rows.push(row.verdict(&not_launched(&reason)));

@@ -156,8 +156,8 @@ impl Sampled {
 
     /// Makes its row; `cache` is the state of the cache that the buffers amount to.
     pub fn row(&self, place: &ProblemPlace, cache: &str) -> Result<Row, SampleError> {
-        let untimed = Row::new(&self.subject, Place::Problem(place.clone()), Source::Peers);
-        let timed = rows::arm(untimed, &Summary::of(self.us())?, &self.judged.gates);
+        let timed = Row::new(&self.subject, Kind::PeerTime(place.clone()))
+            .timed(&Summary::of(self.us())?, &self.judged.gates);
         let mut row = self
             .in_regime(timed.conditions(cache))
             .figure(Metric::MaxError, self.judged.max_abs);
@@ -217,9 +217,4 @@ pub fn pair(
     } else {
         row
     }))
-}
-
-/// Makes the row of a peer that was not timed: on a problem, or on none because it is not there.
-pub fn absent(peer: &str, place: Place, reason: impl Into<String>) -> Row {
-    Row::new(peer, place, Source::Peers).note(reason)
 }
