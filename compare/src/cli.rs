@@ -16,38 +16,38 @@ pub struct Cli {
     pub command: Option<Command>,
     /// The flags of `run`.
     #[command(flatten)]
-    pub run: crate::run::RunArgs,
+    pub run: crate::commands::run::RunArgs,
 }
 
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {
     /// Check the stages, time them if there is a GPU, and write the run's rows and its report (the default)
-    Run(crate::run::RunArgs),
+    Run(crate::commands::run::RunArgs),
     /// List what this machine has of compilers, GPU, tools and peers, and what installs the rest
-    Doctor(crate::doctor::DoctorArgs),
+    Doctor(crate::commands::doctor::DoctorArgs),
     /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant
-    Selftest(crate::selftest::SelftestArgs),
+    Selftest(crate::commands::selftest::SelftestArgs),
     /// Compare runs, tables or git revisions: what is faster, slower, uses more registers or shared memory, or is wrong
-    Diff(crate::diff::DiffArgs),
+    Diff(crate::commands::diff::DiffArgs),
     /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or parts of a table or run
-    Show(crate::show::ShowArgs),
+    Show(crate::commands::show::ShowArgs),
     /// Add Nsight Compute (ncu) metrics of each variant's launch to a run
-    Profile(crate::profile::ProfileArgs),
+    Profile(crate::commands::profile::ProfileArgs),
     /// Add compute-sanitizer's findings on each variant to a run (gate C7)
-    Sanitize(crate::sanitize::SanitizeArgs),
+    Sanitize(crate::commands::sanitize::SanitizeArgs),
     /// Add timings of PyTorch and other libraries to a run: same problems, same GPU, interleaved with ours
-    Peers(crate::peers::PeersArgs),
+    Peers(crate::commands::peers::PeersArgs),
     /// Check a Python callable of your own with the same gates, and time it against the ladder and PyTorch
-    Candidate(crate::candidate::CandidateArgs),
+    Candidate(crate::commands::candidate::CandidateArgs),
     /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
-    Explain(crate::explain::ExplainArgs),
+    Explain(crate::commands::explain::ExplainArgs),
     /// Put random problems, layouts and inputs through the gates, and shrink what fails to the smallest case
-    Fuzz(crate::fuzz::FuzzArgs),
+    Fuzz(crate::commands::fuzz::FuzzArgs),
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
-    Accept(crate::accept::AcceptArgs),
+    Accept(crate::commands::accept::AcceptArgs),
     /// Render COMPARE.md and the generated parts of other pages from the committed tables, without running anything
-    Render(crate::render::RenderArgs),
+    Render(crate::commands::render::RenderArgs),
     /// Print hashes of the program and of each stage, by which `scripts/review` chooses what to run
     #[command(hide = true)]
     Sources,

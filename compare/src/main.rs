@@ -2,18 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-mod accept;
 mod answer;
-mod candidate;
 mod cli;
-mod diff;
-mod doctor;
+mod commands;
 mod document;
 #[cfg(test)]
 #[path = "tests/documents.rs"]
 mod documents;
-mod explain;
-mod fuzz;
 mod git;
 #[cfg(test)]
 #[path = "tests/git.rs"]
@@ -25,8 +20,6 @@ mod launch;
 mod measure;
 mod open_run;
 mod pages;
-mod peers;
-mod profile;
 #[cfg(test)]
 mod program;
 mod progress;
@@ -37,13 +30,7 @@ mod python;
 #[path = "tests/recipes.rs"]
 mod recipes;
 mod recorder;
-mod render;
-mod run;
-mod sanitize;
-mod selftest;
 mod shared_memory;
-mod show;
-mod sources;
 mod stages;
 mod table;
 #[cfg(test)]
@@ -53,6 +40,10 @@ use answer::{Answer, NoData};
 use anyhow::Context;
 use clap::Parser;
 use cli::{Cli, Command};
+use commands::{
+    accept, candidate, diff, doctor, explain, fuzz, peers, profile, render, run, sanitize,
+    selftest, show, sources,
+};
 use common::device::cuda::CudaError;
 use judge::verdict::Exit;
 use measure::limits;
