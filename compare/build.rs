@@ -9,7 +9,7 @@ mod provenance;
 
 use std::path::PathBuf;
 
-/// In the root: what cargo builds with.
+/// The files of the root that cargo builds with.
 const MANIFESTS: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 
 fn main() {

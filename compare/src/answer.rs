@@ -1,8 +1,7 @@
-//! The result of a command: what it prints, and its exit code.
+//! The result of a command: its text and its exit code.
 
 use crate::document::Block;
 use crate::document::terminal;
-use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -29,24 +28,26 @@ impl Answer {
         Self::new(exit, terminal::render(page, terminal::width()))
     }
 
-    /// A page of which at most `most` lines are shown, with how to see the others.
-    pub fn first_lines(exit: Exit, page: &[Block], most: usize, how: &str) -> Self {
+    /// Returns a page of which at most `max` lines are shown, with how to see the others.
+    pub fn first_lines(exit: Exit, page: &[Block], max: usize, advice: &str) -> Self {
         let text = terminal::render(page, terminal::width());
-        Self::new(exit, first_lines(&text, most, how))
+        Self::new(exit, first_lines(&text, max, advice))
     }
 
-    /// One object of JSON on standard output.
-    pub fn json(exit: Exit, found: &impl Serialize) -> anyhow::Result<Self> {
-        Ok(Self::new(exit, serde_json::to_string_pretty(found)?))
+    /// Returns one object of JSON.
+    pub fn json(exit: Exit, object: &impl Serialize) -> anyhow::Result<Self> {
+        Ok(Self::new(exit, serde_json::to_string_pretty(object)?))
     }
 
-    /// With what is wrong below the rest of the text, a line each.
-    pub fn noting(self, lines: Vec<String>) -> Self {
-        let text = joined([self.text].into_iter().chain(lines), "\n");
-        Self { text, ..self }
+    /// Adds what is wrong below the rest of the text, a line each.
+    pub fn noting(mut self, lines: Vec<String>) -> Self {
+        for line in lines {
+            self.text += &format!("\n{line}");
+        }
+        self
     }
 
-    /// A closed pipe (`| head`) is not an error.
+    /// Prints to standard output. A closed pipe (`| head`) is not an error.
     pub fn print(&self) -> io::Result<()> {
         let text = self.text.trim_end();
         let end = if text.is_empty() { "" } else { "\n" };
@@ -58,24 +59,25 @@ impl Answer {
     }
 }
 
-fn first_lines(text: &str, most: usize, how: &str) -> String {
+fn first_lines(text: &str, max: usize, advice: &str) -> String {
     let lines = Vec::from_iter(text.trim_end().lines());
-    if lines.len() <= most {
+    if lines.len() <= max {
         return text.to_string();
     }
-    let shown = &lines[..most - 2];
+    let shown = &lines[..max - 2];
     let hidden = lines.len() - shown.len();
-    format!("{}\n\n{hidden} more lines: {how}", shown.join("\n"))
+    format!("{}\n\n{hidden} more lines: {advice}", shown.join("\n"))
 }
 
-/// Why there is no data: nothing was measured, and nothing is overwritten. It ends a command like an error but is an answer.
+/// The reason why there is no data: nothing was measured, and nothing is overwritten. It ends a
+/// command like an error but is an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("NO DATA: {0}")]
 pub struct NoData(pub String);
 
 impl From<NoData> for Answer {
-    fn from(none: NoData) -> Self {
-        Self::new(Exit::Inconclusive, none.to_string())
+    fn from(no_data: NoData) -> Self {
+        Self::new(Exit::Inconclusive, no_data.to_string())
     }
 }
 
@@ -85,7 +87,10 @@ mod tests {
 
     #[test]
     fn a_long_page_ends_with_how_to_see_the_rest() {
-        let lines = |n: usize| joined((1..=n).map(|line| format!("line {line}")), "\n");
+        let lines = |count: usize| {
+            let lines = (1..=count).map(|number| format!("line {number}"));
+            Vec::from_iter(lines).join("\n")
+        };
         assert_eq!(first_lines(&lines(6), 6, "--all"), lines(6));
         let cut = format!("{}\n\n3 more lines: --all", lines(4));
         assert_eq!(first_lines(&lines(7), 6, "--all"), cut);

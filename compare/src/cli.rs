@@ -1,8 +1,9 @@
-//! The command line: what can be asked, and the help that teaches it.
+//! The command line: the commands, and the help that teaches them.
 
 use clap::{Parser, Subcommand};
 
-/// Checks every stage of the attention ladder with the same gates, times it on a GPU, and reports on it.
+/// Checks every stage of the attention ladder with the same gates, times it on a GPU, and reports
+/// on it.
 #[derive(Debug, Parser)]
 #[command(
     name = "compare",
@@ -22,31 +23,39 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {
-    /// Check the stages, time them if there is a GPU, and write the run's rows and its report (the default)
+    /// Check the stages, time them if there is a GPU, and write the run's rows and its report (the
+    /// default)
     Run(crate::commands::run::RunArgs),
     /// List what this machine has of compilers, GPU, tools and peers, and what installs the rest
     Doctor(crate::commands::doctor::DoctorArgs),
-    /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant
+    /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills
+    /// every mutant
     Selftest(crate::commands::selftest::SelftestArgs),
-    /// Compare runs, tables or git revisions: what is faster, slower, uses more registers or shared memory, or is wrong
+    /// Compare runs, tables or git revisions: what is faster, slower, uses more registers or shared
+    /// memory, or is wrong
     Diff(crate::commands::diff::DiffArgs),
-    /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or parts of a table or run
+    /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or
+    /// parts of a table or run
     Show(crate::commands::show::ShowArgs),
     /// Add Nsight Compute (ncu) metrics of each variant's launch to a run
     Profile(crate::commands::profile::ProfileArgs),
     /// Add compute-sanitizer's findings on each variant to a run (gate C7)
     Sanitize(crate::commands::sanitize::SanitizeArgs),
-    /// Add timings of PyTorch and other libraries to a run: same problems, same GPU, interleaved with ours
+    /// Add timings of PyTorch and other libraries to a run: same problems, same GPU, interleaved
+    /// with ours
     Peers(crate::commands::peers::PeersArgs),
-    /// Check a Python callable of your own with the same gates, and time it against the ladder and PyTorch
+    /// Check a Python callable of your own with the same gates, and time it against the ladder and
+    /// PyTorch
     Candidate(crate::commands::candidate::CandidateArgs),
     /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
     Explain(crate::commands::explain::ExplainArgs),
-    /// Put random problems, layouts and inputs through the gates, and shrink what fails to the smallest case
+    /// Put random problems, layouts and inputs through the gates, and shrink what fails to the
+    /// smallest case
     Fuzz(crate::commands::fuzz::FuzzArgs),
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
     Accept(crate::commands::accept::AcceptArgs),
-    /// Render COMPARE.md and the generated parts of other pages from the committed tables, without running anything
+    /// Render COMPARE.md and the generated parts of other pages from the committed tables, without
+    /// running anything
     Render(crate::commands::render::RenderArgs),
     /// Print hashes of the program and of each stage, by which `scripts/review` chooses what to run
     #[command(hide = true)]
@@ -104,42 +113,50 @@ mod tests {
 
     #[test]
     fn a_number_that_cannot_be_is_answered_with_what_can() {
-        for (arguments, says) in [
+        for (arguments, message) in [
             (
-                "--iters -1",
+                &["--iters", "-1"][..],
                 "'-1' for '--iters <N>': give a whole number, 0 or more",
             ),
             (
-                "run --iters -1",
+                &["run", "--iters", "-1"],
                 "'-1' for '--iters <N>': give a whole number, 0 or more",
             ),
             (
-                "--seeds -1",
+                &["--seeds", "-1"],
                 "'-1' for '--seeds <SEED,..>': give a whole number, 0 or more",
             ),
             (
-                "--random-problems -1",
+                &["--random-problems", "-1"],
                 "'-1' for '--random-problems <N>': give a whole number, 1 or more",
             ),
             (
-                "peers --iters 0",
+                &["peers", "--iters", "0"],
                 "'0' for '--iters <N>': give a whole number, 1 or more",
             ),
             (
-                "sanitize --timeout 0",
+                &["sanitize", "--timeout", "0"],
                 "'0' for '--timeout <SECONDS>': give a whole number, 1 or more",
             ),
             (
-                "candidate a:b --timeout -1",
+                &["candidate", "a:b", "--timeout", "-1"],
                 "'-1' for '--timeout <SECONDS>': give a whole number, 1 or more",
             ),
         ] {
-            let words = ["compare"].into_iter().chain(arguments.split(' '));
-            let error = Cli::try_parse_from(words).unwrap_err();
-            assert!(
-                error.exit_code() == 2 && error.to_string().contains(says),
-                "{error}"
-            );
+            let error = Cli::try_parse_from(["compare"].iter().chain(arguments)).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_word_of_old_for_the_results_of_accept_is_taken() {
+        for flag in ["--results", "--into"] {
+            let cli = Cli::parse_from(["compare", "accept", "RUN", flag, "tables"]);
+            let Some(Command::Accept(args)) = cli.command else {
+                panic!("accept")
+            };
+            assert_eq!(args.results, Some("tables".into()));
         }
     }
 
@@ -172,12 +189,13 @@ mod tests {
         for part in ["compare accept", "selftest", "1x8:2x113:203x64"] {
             assert!(help.contains(part), "{part}");
         }
-        let is_ours =
-            |command: &&mut clap::Command| !command.is_hide_set() && command.get_name() != "help";
-        for command in program.get_subcommands_mut().filter(is_ours) {
-            let help = command.render_long_help().to_string();
-            let is_taught = help.contains("\nExample") && help.contains("\nExit codes:");
-            assert!(is_taught, "{help}");
+        for command in program.get_subcommands_mut() {
+            if command.is_hide_set() || command.get_name() == "help" {
+                continue;
+            }
+            let text = command.render_long_help().to_string();
+            assert!(text.contains("\nExample"), "{text}");
+            assert!(text.contains("\nExit codes:"), "{text}");
         }
     }
 }

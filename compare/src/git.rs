@@ -16,8 +16,8 @@ pub fn git(folder: &Path) -> Command {
     git
 }
 
-/// Whether a variable tells git of a repository, configuration or output of its caller's. Where git's
-/// own programs are is a fact of the machine.
+/// Whether a variable tells git of a repository, configuration or output of its caller's. Where
+/// git's own programs are is a fact of the machine.
 pub fn is_callers(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"GIT_") && name != "GIT_EXEC_PATH"
 }

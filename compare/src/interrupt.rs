@@ -8,16 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 static FLAG: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
 
-/// Whether the process was interrupted or asked to terminate since the first call of [`interrupted`]; before it, either ends the
-/// process.
+/// Whether the process was interrupted or asked to terminate since the first call of
+/// [`interrupted`]; before it, either ends the process.
 pub fn is_interrupted() -> bool {
     let registered = FLAG.lock().unwrap_or_else(PoisonError::into_inner);
-    registered
-        .as_ref()
-        .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    match &*registered {
+        Some(flag) => flag.load(Ordering::Relaxed),
+        None => false,
+    }
 }
 
-/// Whether the process was interrupted or asked to terminate since the first call.
+/// Returns the flag that is set when the process is interrupted or asked to terminate after the
+/// first call.
 pub fn interrupted() -> io::Result<Arc<AtomicBool>> {
     let mut registered = FLAG.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(flag) = &*registered {

@@ -1,4 +1,5 @@
-//! Checks every stage of the attention ladder with the same gates, times it on a GPU, and writes COMPARE.md.
+//! Checks every stage of the attention ladder with the same gates, times it on a GPU, and writes
+//! COMPARE.md.
 
 #![forbid(unsafe_code)]
 
@@ -49,34 +50,37 @@ use judge::verdict::Exit;
 use measure::limits;
 use measure::sink::ExecuteError;
 use signal_hook::consts::SIGXFSZ;
-use std::io::ErrorKind;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let answer = answer(cli.command.unwrap_or(Command::Run(cli.run)));
-    let answer = answer.or_else(|error| error.downcast::<NoData>().map(Answer::from));
-    let exit = answer.and_then(|answer| {
-        answer.print().context("cannot write to standard output")?;
-        Ok(answer.exit)
-    });
-    let exit = exit.unwrap_or_else(|error| {
-        progress::say(&format!("error: {error:#}"));
-        exit_of(&error)
-    });
+    let exit = match print_answer(cli.command.unwrap_or(Command::Run(cli.run))) {
+        Ok(exit) => exit,
+        Err(error) => {
+            progress::say(&format!("error: {error:#}"));
+            exit_of(&error)
+        }
+    };
     ExitCode::from(exit.code())
 }
 
+/// Runs a command, and prints its answer.
+fn print_answer(command: Command) -> anyhow::Result<Exit> {
+    let answer = match answer(command) {
+        Ok(answer) => answer,
+        Err(error) => Answer::from(error.downcast::<NoData>()?),
+    };
+    answer.print().context("cannot write to standard output")?;
+    Ok(answer.exit)
+}
+
 fn answer(command: Command) -> anyhow::Result<Answer> {
-    use Command::{Accept, Diff, Doctor, Render, Show, Sources};
     // With a handler, a write beyond `ulimit -f` fails and does not end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-    // The others launch kernels or compute references. `doctor` says what it finds.
-    if !matches!(
-        command,
-        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_) | Sources
-    ) {
+    if needs_memory(&command) {
         limits::check()?;
     }
     match command {
@@ -98,19 +102,40 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     }
 }
 
-/// If a launch failed while the gates ran, a stage has failed; all other errors are of the machine or its user.
+/// Whether a command launches kernels or computes references. `doctor` reports the limits itself.
+fn needs_memory(command: &Command) -> bool {
+    use Command::{Accept, Diff, Doctor, Render, Show, Sources};
+    !matches!(
+        command,
+        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_) | Sources
+    )
+}
+
+/// Returns the exit code of an error. If a launch failed while the gates ran, a stage has failed;
+/// all other errors concern the machine or its user.
 fn exit_of(error: &anyhow::Error) -> Exit {
-    let of = |cause: &(dyn std::error::Error + 'static)| match (
-        cause.downcast_ref(),
-        cause.downcast_ref(),
-        cause.downcast_ref::<std::io::Error>(),
-    ) {
-        (Some(ExecuteError::Interrupted), ..) => Some(Exit::Interrupted),
-        (.., Some(error)) if error.kind() == ErrorKind::Interrupted => Some(Exit::Interrupted),
-        (Some(ExecuteError::Sticky { .. }), ..) => Some(Exit::Fail),
-        (_, Some(CudaError::Launch { .. } | CudaError::Hang { .. } | CudaError::Sticky), _)
-        | (_, Some(CudaError::ScalesChanged { .. }), _) => Some(Exit::Fail),
+    error.chain().find_map(exit_of_cause).unwrap_or(Exit::Usage)
+}
+
+fn exit_of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
+    if let Some(error) = cause.downcast_ref::<ExecuteError>() {
+        return match error {
+            ExecuteError::Interrupted => Some(Exit::Interrupted),
+            ExecuteError::Sticky { .. } => Some(Exit::Fail),
+            _ => None,
+        };
+    }
+    if let Some(error) = cause.downcast_ref::<CudaError>() {
+        return match error {
+            CudaError::Launch { .. }
+            | CudaError::Hang { .. }
+            | CudaError::Sticky
+            | CudaError::ScalesChanged { .. } => Some(Exit::Fail),
+            _ => None,
+        };
+    }
+    match cause.downcast_ref::<io::Error>() {
+        Some(error) if error.kind() == ErrorKind::Interrupted => Some(Exit::Interrupted),
         _ => None,
-    };
-    error.chain().find_map(of).unwrap_or(Exit::Usage)
+    }
 }

@@ -1,11 +1,12 @@
-//! The hash of what turns kernels into rows: this program without its pages and tests, `common`, the emulator, and how kernels are
-//! built for it. The build script takes it. Kernels and device headers have identities of their own.
+//! The hash of what turns kernels into rows: this program without its pages and tests, `common`,
+//! the emulator, and how kernels are built for it. The build script takes it. Kernels and device
+//! headers have identities of their own.
 
 use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// In the root.
+/// The hashed files and folders of the root.
 const PARTS: [&str; 10] = [
     "Cargo.lock",
     "Cargo.toml",
@@ -19,7 +20,8 @@ const PARTS: [&str; 10] = [
     "compare/src",
 ];
 
-/// Of `compare/src`: what shows rows, and what only tests need.
+/// The files and folders of `compare/src` that are left out: they show rows, or only tests need
+/// them.
 const LEFT_OUT: [&str; 7] = [
     "document",
     "pages",
@@ -30,7 +32,7 @@ const LEFT_OUT: [&str; 7] = [
     "tests.rs",
 ];
 
-/// Where the tests of a file begin.
+/// The begin of the tests of a file.
 const TESTS: &str = "#[cfg(test)]\nmod tests {";
 
 /// Returns the hash of the sources at `root`, by name and text.
@@ -43,22 +45,23 @@ pub fn hash(root: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     for path in files {
         let name = path.strip_prefix(root).unwrap_or(&path);
-        let text = std::fs::read(&path)?;
-        let text = String::from_utf8_lossy(&text);
-        let program = text
-            .split_once(TESTS)
-            .map_or(&*text, |(program, _)| program);
+        let bytes = std::fs::read(&path)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let program = match text.split_once(TESTS) {
+            Some((program, _)) => program,
+            None => &text,
+        };
         for part in [name.as_os_str().as_encoded_bytes(), program.as_bytes()] {
             // Every part goes with its length, or "ab" and "c" would hash like "a" and "bc".
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
     }
-    let hash = hash.finalize();
-    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+    let digest = hash.finalize();
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Adds the files at or below `path`; none where nothing is.
+/// Adds the files at or below `path`; none if it does not exist.
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let is_left_out = LEFT_OUT.iter().any(|name| path.ends_with(name));
     if is_left_out || !path.exists() {
@@ -78,17 +81,18 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Whether the hash of these sources changes with `edited`, a name and its text.
-    fn changes(edited: (&str, &str)) -> bool {
+    fn write(root: &Path, name: &str, text: &str) {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// Whether the hash of these sources changes when a file is written.
+    fn changes_hash(name: &str, text: &str) -> bool {
         let root = tempfile::tempdir().unwrap();
-        let write = |(name, text): (&str, &str)| {
-            let path = root.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write(("common/src/gate.rs", "fn judge() {}\n"));
+        write(root.path(), "common/src/gate.rs", "fn judge() {}\n");
         let before = hash(root.path()).unwrap();
-        write(edited);
+        write(root.path(), name, text);
         before != hash(root.path()).unwrap()
     }
 
@@ -103,13 +107,13 @@ mod tests {
             "compare/src/measure/plan.rs",
             "Cargo.lock",
         ] {
-            assert!(changes((name, "new")), "{name}");
+            assert!(changes_hash(name, "new"), "{name}");
         }
     }
 
     #[test]
     fn kernels_pages_and_tests_are_not() {
-        for edited in [
+        for (name, text) in [
             (
                 "common/src/gate.rs",
                 "fn judge() {}\n#[cfg(test)]\nmod tests {}\n",
@@ -121,7 +125,7 @@ mod tests {
             ("stage3-wmma-pv/kernel.cu", ""),
             ("docs/recipes.md", ""),
         ] {
-            assert!(!changes(edited), "{}", edited.0);
+            assert!(!changes_hash(name, text), "{name}");
         }
     }
 

@@ -1,7 +1,8 @@
-//! Which commit the sources are of. The build script asks, since the program may run without its
+//! The commit of the sources. The build script asks for it, since the program may run without its
 //! checkout.
 
 use crate::git::git;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,43 +13,58 @@ pub struct Commit {
     pub is_dirty: bool,
 }
 
+/// The reason why the commit is unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnknownCommit(String);
+
+impl fmt::Display for UnknownCommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Files that a repository around the sources tracks if it holds them.
 const TRACKED: [&str; 2] = ["Cargo.toml", "compare/build.rs"];
 
 /// The folders that cargo compiles.
 const FOLDERS: [&str; 5] = [".cargo", "attention-ladder", "common", "compare", "stage*"];
 
-/// What a file that is compiled ends in.
+/// The extensions of files that are compiled.
 const COMPILED: [&str; 11] = [
     "c", "cc", "cpp", "cu", "cuh", "h", "hpp", "json", "ptx", "rs", "toml",
 ];
 
 /// Returns the commit that holds the sources at `root`, or why there is none.
-pub fn commit(root: &Path) -> Result<Commit, String> {
-    let tracked = run(
-        root,
-        &[&["ls-files", "--error-unmatch", "--"], &TRACKED[..]].concat(),
-    );
-    let is_inside = run(root, &["rev-parse", "--is-inside-work-tree"]);
-    match (tracked, is_inside) {
-        (Ok(_), _) => {}
-        (_, Ok(inside)) if inside.trim() == "true" => {
-            return Err("the git repository around its sources does not track them".to_string());
-        }
-        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
-            return Err("it was built without git".to_string());
-        }
-        _ => return Err("it was built outside a git checkout".to_string()),
+pub fn commit(root: &Path) -> Result<Commit, UnknownCommit> {
+    let arguments = [&["ls-files", "--error-unmatch", "--"], &TRACKED[..]].concat();
+    if let Err(error) = run(root, &arguments) {
+        return Err(why_untracked(root, &error));
     }
     let sha = run(root, &["rev-parse", "--verify", "HEAD"])
-        .map_err(|error| format!("git names no commit of its sources: {error}"))?;
-    let is_dirty = is_changed(root)
-        .and_then(|changed| Ok(changed || hides_changes(root)? || has_untracked_sources(root)?))
-        .map_err(|error| format!("git does not compare its sources: {error}"))?;
+        .map_err(|error| UnknownCommit(format!("git names no commit of its sources: {error}")))?;
+    let is_dirty = is_dirty(root)
+        .map_err(|error| UnknownCommit(format!("git does not compare its sources: {error}")))?;
     Ok(Commit {
         sha: sha.trim().to_string(),
         is_dirty,
     })
+}
+
+/// Returns why git does not track the sources.
+fn why_untracked(root: &Path, error: &io::Error) -> UnknownCommit {
+    let is_inside = run(root, &["rev-parse", "--is-inside-work-tree"]);
+    let reason = if is_inside.is_ok_and(|answer| answer.trim() == "true") {
+        "the git repository around its sources does not track them"
+    } else if error.kind() == io::ErrorKind::NotFound {
+        "it was built without git"
+    } else {
+        "it was built outside a git checkout"
+    };
+    UnknownCommit(reason.to_string())
+}
+
+fn is_dirty(root: &Path) -> io::Result<bool> {
+    Ok(is_changed(root)? || hides_changes(root)? || has_untracked_sources(root)?)
 }
 
 /// Returns the files that change whenever HEAD names another commit. Each exists: cargo reruns a
@@ -58,21 +74,20 @@ pub fn watched(root: &Path) -> Vec<PathBuf> {
         let path = run(root, &["rev-parse", "--git-path", name]).ok()?;
         Some(root.join(path.trim_end_matches('\n')))
     };
-    let branch = run(root, &["symbolic-ref", "--quiet", "HEAD"]).ok();
-    // A branch that is packed has no file yet; the next commit makes one below an existing folder.
-    let branch = branch.and_then(|name| {
-        let path = path_of(name.trim())?;
-        path.ancestors()
-            .find(|path| path.exists())
-            .map(PathBuf::from)
-    });
     // In a linked worktree `.git` is a file, and these lie elsewhere.
-    ["HEAD", "logs/HEAD", "reftable"]
-        .into_iter()
-        .filter_map(path_of)
-        .filter(|path| path.exists())
-        .chain(branch)
-        .collect()
+    let mut paths = Vec::new();
+    for name in ["HEAD", "logs/HEAD", "reftable"] {
+        paths.extend(path_of(name).filter(|path| path.exists()));
+    }
+    if let Ok(branch) = run(root, &["symbolic-ref", "--quiet", "HEAD"])
+        && let Some(path) = path_of(branch.trim())
+    {
+        // A branch that is packed has no file yet; the next commit makes one below an existing
+        // folder.
+        let existing = path.ancestors().find(|folder| folder.exists());
+        paths.extend(existing.map(PathBuf::from));
+    }
+    paths
 }
 
 /// Whether tracked files differ, or git lists an untracked one. The person's configuration may hide
@@ -120,12 +135,11 @@ fn run(root: &Path, arguments: &[&str]) -> io::Result<String> {
         .args(["--no-optional-locks", "-c", "core.fsmonitor=false"])
         .args(arguments)
         .output()?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(io::Error::other(
-            String::from_utf8_lossy(&output.stderr).trim().to_string(),
-        )),
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(message.trim().to_string()));
     }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
@@ -160,7 +174,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_dirty(root: &Path) -> bool {
+    fn has_dirty_commit(root: &Path) -> bool {
         commit(root).unwrap().is_dirty
     }
 
@@ -179,7 +193,7 @@ mod tests {
     fn a_changed_source_is_dirty() {
         let folder = repository();
         write(folder.path(), HEADER, "changed");
-        assert!(is_dirty(folder.path()));
+        assert!(has_dirty_commit(folder.path()));
     }
 
     #[test]
@@ -189,7 +203,7 @@ mod tests {
         testing::commit(folder.path(), "ignore");
         write(folder.path(), "target/debug/build/generated.rs", "");
         write(folder.path(), "compare/src/__pycache__/peers.pyc", "");
-        assert!(!is_dirty(folder.path()));
+        assert!(!has_dirty_commit(folder.path()));
     }
 
     #[test]
@@ -199,7 +213,7 @@ mod tests {
         testing::commit(folder.path(), "ignore");
         let generated = "common/emulator/target/debug/build/generated.rs";
         write(folder.path(), generated, "");
-        assert!(!is_dirty(folder.path()));
+        assert!(!has_dirty_commit(folder.path()));
     }
 
     #[test]
@@ -209,7 +223,7 @@ mod tests {
             let hide = ["config", "status.showUntrackedFiles", "no"];
             testing::run(folder.path(), &hide);
             write(folder.path(), name, "");
-            assert!(is_dirty(folder.path()), "{name}");
+            assert!(has_dirty_commit(folder.path()), "{name}");
         }
     }
 
@@ -217,11 +231,11 @@ mod tests {
     fn an_untracked_header_is_seen_although_a_person_ignores_it() {
         let folder = repository();
         write(folder.path(), ".git/ignored", "*.cuh\n");
-        let ignored = folder.path().join(".git/ignored");
-        let ignored = ignored.to_str().unwrap();
+        let path = folder.path().join(".git/ignored");
+        let ignored = path.to_str().unwrap();
         testing::run(folder.path(), &["config", "core.excludesFile", ignored]);
         write(folder.path(), "common/cuda/attn/new.cuh", "");
-        assert!(is_dirty(folder.path()));
+        assert!(has_dirty_commit(folder.path()));
     }
 
     #[test]
@@ -230,7 +244,7 @@ mod tests {
             let folder = repository();
             testing::run(folder.path(), &["update-index", flag, HEADER]);
             write(folder.path(), HEADER, "changed");
-            assert!(is_dirty(folder.path()), "{flag}");
+            assert!(has_dirty_commit(folder.path()), "{flag}");
         }
     }
 
@@ -239,14 +253,14 @@ mod tests {
         let folder = repository();
         testing::run(folder.path(), &["update-index", "--skip-worktree", HEADER]);
         std::fs::remove_file(folder.path().join(HEADER)).unwrap();
-        assert!(!is_dirty(folder.path()));
+        assert!(!has_dirty_commit(folder.path()));
     }
 
     #[test]
     fn sources_in_no_repository_have_no_commit() {
         let folder = tempfile::tempdir().unwrap();
         sources(folder.path());
-        let reason = commit(folder.path()).unwrap_err();
+        let reason = commit(folder.path()).unwrap_err().to_string();
         assert_eq!(reason, "it was built outside a git checkout");
     }
 
@@ -260,9 +274,9 @@ mod tests {
             testing::commit(folder.path(), "theirs");
             let root = folder.path().join("unpacked");
             sources(&root);
-            let reason = commit(&root).unwrap_err();
-            let says = "the git repository around its sources does not track them";
-            assert_eq!(reason, says, "ignored: {ignored:?}");
+            let reason = commit(&root).unwrap_err().to_string();
+            let expected = "the git repository around its sources does not track them";
+            assert_eq!(reason, expected, "ignored: {ignored:?}");
         }
     }
 
@@ -274,26 +288,31 @@ mod tests {
         sources(&root);
         testing::commit(folder.path(), "vendored");
         write(folder.path(), "elsewhere", "not ours");
-        assert!(!is_dirty(&root));
+        assert!(!has_dirty_commit(&root));
         write(&root, HEADER, "changed");
-        assert!(is_dirty(&root));
+        assert!(has_dirty_commit(&root));
     }
 
     /// Returns what the watched files hold; of a folder, the names in it.
     fn seen(root: &Path) -> Vec<(PathBuf, Vec<String>)> {
-        let holds = |path: &Path| match fs::read_dir(path) {
-            Ok(entries) => {
-                let names = entries.map(|entry| entry.unwrap().file_name());
-                let mut names = Vec::from_iter(names.map(|name| name.into_string().unwrap()));
-                names.sort();
-                names
-            }
-            Err(_) => vec![fs::read_to_string(path).unwrap()],
+        let mut seen = Vec::new();
+        for path in watched(root) {
+            let content = content(&path);
+            seen.push((path, content));
+        }
+        seen
+    }
+
+    fn content(path: &Path) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(path) else {
+            return vec![fs::read_to_string(path).unwrap()];
         };
-        watched(root)
-            .into_iter()
-            .map(|path| (path.clone(), holds(&path)))
-            .collect()
+        let mut names = Vec::new();
+        for entry in entries {
+            names.push(entry.unwrap().file_name().into_string().unwrap());
+        }
+        names.sort();
+        names
     }
 
     #[track_caller]

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The run is written at most this often while cases run; a kill loses no more than this.
+/// The least time between two writes of the run while cases run; a kill loses no more than this.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Writing takes at most one part in this many of the time: a full run is large.
+/// The least share of the time that is not spent on writing, in times of a write: a full run is
+/// large.
 const WRITE_SHARE: u32 = 20;
 
 pub struct Recorder<'a> {
@@ -23,30 +24,32 @@ pub struct Recorder<'a> {
     planned: &'a [PlannedCase],
     write_after: Instant,
     interrupted: Arc<AtomicBool>,
-    bars: Progress,
+    progress: Progress,
 }
 
 impl<'a> Recorder<'a> {
-    /// For a run in `folder` that will have the `planned` cases. From here on, Ctrl-C ends the run instead of the process.
+    /// Begins to record a run in `folder` that will have the `planned` cases. From here on, Ctrl-C
+    /// ends the run instead of the process.
     pub fn new(folder: &'a Path, planned: &'a [PlannedCase]) -> anyhow::Result<Self> {
         Ok(Self {
             folder,
             planned,
             write_after: Instant::now() + WRITE_INTERVAL,
             interrupted: interrupted().context("cannot wait for signals")?,
-            bars: Progress::default(),
+            progress: Progress::default(),
         })
     }
 }
 
 impl Sink for Recorder<'_> {
     fn on_start(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
-        self.bars.step(kind, label, done, total);
+        self.progress.step(kind, label, done, total);
     }
 
     fn on_rows_added(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
         if self.interrupted.load(Ordering::Relaxed) {
-            return Err(ExecuteError::Interrupted); // the run writes the run before it ends
+            // The command writes the run before it ends.
+            return Err(ExecuteError::Interrupted);
         }
         let start = Instant::now();
         if start < self.write_after {

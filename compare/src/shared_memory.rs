@@ -1,7 +1,8 @@
-//! The buffers of a kernel's `Shared` struct, as the C++ compiler lays them out: it is asked by a program that includes kernel.cu, whose
-//! kernels it does not compile.
+//! The buffers of a kernel's `Shared` struct, as the C++ compiler lays them out: it is asked by a
+//! program that includes kernel.cu, whose kernels it does not compile.
 
 use crate::instrument::process::Scratch;
+use crate::judge::list::distinct;
 use crate::pages::shared::{Buffer, Layout};
 use anyhow::Context;
 use std::fmt::Write;
@@ -44,30 +45,25 @@ pub fn layouts(root: &Path, stage: &str) -> anyhow::Result<Vec<Layout>> {
     )?;
     let program = scratch.path("shared");
     compile(root, stage, &source, &program)?;
-    let cannot_run = || {
+    let output = Command::new(&program).output().with_context(|| {
         format!(
             "cannot run {}; set TMPDIR to a folder for programs",
             program.display()
         )
-    };
-    let asked = Command::new(&program).output().with_context(cannot_run)?;
-    Ok(parse(stage, &String::from_utf8_lossy(&asked.stdout))?)
+    })?;
+    Ok(parse(stage, &String::from_utf8_lossy(&output.stdout))?)
 }
 
 fn compile(root: &Path, stage: &str, source: &Path, program: &Path) -> Result<(), SharedError> {
-    let named = std::env::var("CXX").unwrap_or_default();
-    let named = if named.trim().is_empty() {
-        "c++"
-    } else {
-        &named
-    };
-    let mut words = named.split_whitespace();
+    let variable = std::env::var("CXX").unwrap_or_default();
+    let mut words = variable.split_whitespace();
     let compiler = words.next().unwrap_or("c++");
     let include = |folder: &str| format!("-I{}", root.join(folder).display());
     let output = Command::new(compiler)
         .args(words)
         .args(["-std=c++17", "-O0", "-w", "-include", "emulator/prelude.h"])
-        .args(["common/emulator/include", "common/cuda"].map(include))
+        .arg(include("common/emulator/include"))
+        .arg(include("common/cuda"))
         .args(["-x", "c++"])
         .arg(source)
         .arg("-o")
@@ -89,7 +85,8 @@ fn compile(root: &Path, stage: &str, source: &Path, program: &Path) -> Result<()
     })
 }
 
-/// Replaces the record that the table of kernels has of an instance by one that prints the buffers of its `Shared`.
+/// The begin of the program. It replaces the record that the table of kernels has of an instance by
+/// one that prints the buffers of its `Shared`.
 const PROLOGUE: &str = r#"// Written by compare.
 #define ATTN_STAGE shared
 #define ATTN_TABLE_ALONE
@@ -127,7 +124,8 @@ PART(v)
     };
 "#;
 
-/// The program that prints `INSTANCE BUFFER BYTES`, and of all buffers of an instance `INSTANCE . BYTES`.
+/// Returns the program that prints `INSTANCE BUFFER BYTES`, and of all buffers of an instance
+/// `INSTANCE . BYTES`.
 fn probe_source(members: &[String], kernel: &Path) -> String {
     let mut text = PROLOGUE.to_string();
     let mut prints = String::new();
@@ -137,93 +135,102 @@ fn probe_source(members: &[String], kernel: &Path) -> String {
     }
     let _ = writeln!(
         text,
-        "template <class Shared>\nstruct Instance {{\n    explicit Instance(const char *instance) {{\n{prints}        \
-         std::printf(\"%s . %zu\\n\", instance, sizeof(Shared));\n    }}\n}};\n#include \"{}\"\nint main() {{}}",
+        "template <class Shared>\nstruct Instance {{\n\
+         \x20   explicit Instance(const char *instance) {{\n{prints}\
+         \x20       std::printf(\"%s . %zu\\n\", instance, sizeof(Shared));\n    }}\n}};\n\
+         #include \"{}\"\nint main() {{}}",
         kernel.display()
     );
     text
 }
 
-/// The names of the members of each `struct Shared` of a kernel.cu.
+/// Returns the names of the members of each `struct Shared` of a kernel.cu.
 fn members(text: &str) -> Vec<String> {
-    let code: String = text
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or_default().to_string() + "\n")
-        .collect();
+    let mut code = String::new();
+    for line in text.lines() {
+        code += line.split("//").next().unwrap_or_default();
+        code.push('\n');
+    }
     let mut names = Vec::new();
     for body in code.split("struct Shared {").skip(1) {
-        let end = closing(body).unwrap_or(body.len());
-        let statements = body[..end].split([';', '{', '}']);
-        let declared = statements.map(strip_brackets).flat_map(|declaration| {
-            let is_declaration = declaration.split_whitespace().count() > 1;
-            let names = declaration.split(',').filter(|_| is_declaration);
-            let last = |part: &str| part.split_whitespace().last().map(String::from);
-            Vec::from_iter(names.filter_map(last))
-        });
-        for name in declared {
-            if !names.contains(&name) {
-                names.push(name);
-            }
+        let end = closing_brace(body).unwrap_or(body.len());
+        for statement in body[..end].split([';', '{', '}']) {
+            names.extend(declared_names(statement));
         }
     }
-    names
+    distinct(names)
 }
 
-/// Where the brace closes that is open at the start.
-fn closing(text: &str) -> Option<usize> {
-    let mut open = 1;
-    text.char_indices().find_map(|(at, c)| {
-        match c {
-            '{' => open += 1,
-            '}' => open -= 1,
+/// Returns the names that a statement declares; none if it has no type and name.
+fn declared_names(statement: &str) -> Vec<String> {
+    let declaration = strip_brackets(statement);
+    if declaration.split_whitespace().count() < 2 {
+        return vec![];
+    }
+    declaration
+        .split(',')
+        .filter_map(|declarator| declarator.split_whitespace().last())
+        .map(String::from)
+        .collect()
+}
+
+/// Returns the place where the brace closes that is open at the start.
+fn closing_brace(text: &str) -> Option<usize> {
+    let mut depth = 1;
+    for (position, character) in text.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
             _ => {}
         }
-        (open == 0).then_some(at)
-    })
+        if depth == 0 {
+            return Some(position);
+        }
+    }
+    None
 }
 
-/// A declaration without what stands in brackets of any kind.
+/// Returns a declaration without what stands in brackets of any kind.
 fn strip_brackets(declaration: &str) -> String {
-    let mut open = 0_usize;
-    let kept = declaration.chars().filter(|c| {
-        match c {
-            '<' | '[' | '(' => open += 1,
-            '>' | ']' | ')' => {
-                open = open.saturating_sub(1);
-                return false;
-            }
+    let mut stripped = String::new();
+    let mut depth = 0_usize;
+    for character in declaration.chars() {
+        match character {
+            '<' | '[' | '(' => depth += 1,
+            '>' | ']' | ')' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => stripped.push(character),
             _ => {}
         }
-        open == 0
-    });
-    kept.collect()
+    }
+    stripped
 }
 
 fn parse(stage: &str, printed: &str) -> Result<Vec<Layout>, SharedError> {
-    let mut found: Vec<Layout> = Vec::new();
+    let mut layouts = Vec::new();
     let mut buffers = Vec::new();
     for line in printed.lines() {
         let misread = || SharedError::Answer {
             stage: stage.to_string(),
             line: line.to_string(),
         };
-        let [instance, name, bytes] = line.split(' ').collect::<Vec<_>>()[..] else {
+        let [instance, name, size] = line.split(' ').collect::<Vec<_>>()[..] else {
             return Err(misread());
         };
-        let bytes = bytes.parse().map_err(|_| misread())?;
-        match name {
-            "." => found.push(Layout {
+        let bytes = size.parse().map_err(|_| misread())?;
+        if name == "." {
+            layouts.push(Layout {
                 instance: instance.to_string(),
                 buffers: std::mem::take(&mut buffers),
                 bytes,
-            }),
-            _ => buffers.push(Buffer {
+            });
+        } else {
+            buffers.push(Buffer {
                 name: name.to_string(),
                 bytes,
-            }),
+            });
         }
     }
-    Ok(found)
+    Ok(layouts)
 }
 
 #[cfg(test)]
@@ -239,31 +246,32 @@ mod tests {
             std::conditional_t<PARTS == 2, attn::KeyPart<HEAD_DIM / 2>, Empty> second[GROUPS];\n\
             union {\n Ring ring;\n Partial partial;\n };\n\
             attn::Mbarrier full[STAGES];\n};\nstruct Other { int other; };";
-        let found = members(text);
-        assert_eq!(found, ["q", "k", "v", "second", "ring", "partial", "full"]);
+        let names = members(text);
+        assert_eq!(names, ["q", "k", "v", "second", "ring", "partial", "full"]);
     }
 
     /// The sum is what kernel.cu declares, and what a launch asks for.
     #[test]
     fn every_instance_has_its_buffers_and_their_declared_sum() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let root = root.canonicalize().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .canonicalize()
+            .unwrap();
         for stage in stages::builds().unwrap() {
-            let found = layouts(&root, &stage.id).unwrap();
+            let layouts = layouts(&root, &stage.id).unwrap();
             let kernels = stage.variants.iter().flat_map(|variant| &variant.kernels);
-            let declared = kernels.map(|kernel| &kernel.facts);
-            for facts in declared {
-                let of =
-                    |layout: &&Layout| facts.symbol.ends_with(&format!("_{}", layout.instance));
-                let layout = found
+            for facts in kernels.map(|kernel| &kernel.facts) {
+                let symbol = &facts.symbol;
+                let layout = layouts
                     .iter()
-                    .find(of)
-                    .unwrap_or_else(|| panic!("{}", facts.symbol));
-                assert_eq!(layout.bytes, facts.dynamic_shared_bytes, "{}", facts.symbol);
-                let names = layout.buffers.iter().map(|buffer| buffer.name.as_str());
-                let has_tiles =
-                    names.filter(|name| ["q", "k", "ring", "rings", "parts"].contains(name));
-                assert!(has_tiles.count() > 0, "{layout:?}");
+                    .find(|layout| symbol.ends_with(&format!("_{}", layout.instance)))
+                    .unwrap_or_else(|| panic!("{symbol}"));
+                assert_eq!(layout.bytes, facts.dynamic_shared_bytes, "{symbol}");
+                let has_tiles = layout
+                    .buffers
+                    .iter()
+                    .any(|buffer| ["q", "k", "ring", "rings", "parts"].contains(&&*buffer.name));
+                assert!(has_tiles, "{layout:?}");
             }
         }
     }
@@ -271,8 +279,8 @@ mod tests {
     #[test]
     fn a_stage_without_sources_is_an_error_that_says_what_is_read() {
         let error = layouts(Path::new("/nowhere"), "stage0-scalar").unwrap_err();
-        let says = "cannot read /nowhere/stage0-scalar/kernel.cu: ";
-        assert!(error.to_string().starts_with(says), "{error}");
+        let start = "cannot read /nowhere/stage0-scalar/kernel.cu: ";
+        assert!(error.to_string().starts_with(start), "{error}");
     }
 
     #[test]

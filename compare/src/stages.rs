@@ -44,10 +44,11 @@ const LIBRARY: [&str; 9] = [
     "stage13-shares",
 ];
 
-/// Where the library has its choice, by GPU model, in the workspace.
+/// The folder of the library's choices, by GPU model, in the workspace.
 pub const CHOICE: &str = "attention-ladder/choice";
 
-/// Beside each stage: why its claims fail. A claim that is recorded there and fails is refuted, which is no error.
+/// The file beside each stage that records why its claims fail. A claim that is recorded there and
+/// fails is refuted, which is no error.
 pub const NEGATIVES: &str = "negatives.json";
 
 pub struct Ladder {
@@ -55,7 +56,7 @@ pub struct Ladder {
     pub gpu: Result<CudaDevice, String>,
 }
 
-/// Where kernels run.
+/// The place where kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
     /// The GPU if one can be used, else the emulator
@@ -73,11 +74,10 @@ impl Backend {
         if self == Backend::Emulated {
             return Ladder::without_gpu("not asked for: --backend emulated");
         }
-        match Ladder::open()? {
-            Ladder {
-                gpu: Err(reason), ..
-            } if self == Backend::Cuda => bail!("--backend cuda: {reason}"),
-            ladder => Ok(ladder),
+        let ladder = Ladder::open()?;
+        match &ladder.gpu {
+            Err(reason) if self == Backend::Cuda => bail!("--backend cuda: {reason}"),
+            _ => Ok(ladder),
         }
     }
 }
@@ -86,9 +86,13 @@ impl Ladder {
     /// Reads every stage's table and build report, and opens the GPU.
     pub fn open() -> anyhow::Result<Self> {
         let stages = load()?;
-        let gpu = CudaDevice::open(0).map_err(|error| error.to_string());
-        let gpu =
-            gpu.and_then(|gpu| without_code(&stages, gpu.info().limits()).map_or(Ok(gpu), Err));
+        let gpu = match CudaDevice::open(0) {
+            Ok(device) => match without_code(&stages, device.info().limits()) {
+                Some(reason) => Err(reason),
+                None => Ok(device),
+            },
+            Err(error) => Err(error.to_string()),
+        };
         Ok(Self { stages, gpu })
     }
 
@@ -101,24 +105,23 @@ impl Ladder {
 
     /// Limits the stages to what the open GPU, or the smaller device that was asked for, can run.
     pub fn limit(&mut self, asked: Option<DeviceLimits>) -> anyhow::Result<()> {
-        let limits = DeviceLimits::of_launches(
-            asked,
-            self.gpu.as_ref().ok().map(|gpu| gpu.info().limits()),
-        )?;
-        self.stages
-            .iter_mut()
-            .for_each(|stage| stage.device = limits);
+        let gpu = self.gpu.as_ref().ok();
+        let limits = DeviceLimits::of_launches(asked, gpu.map(|gpu| gpu.info().limits()))?;
+        for stage in &mut self.stages {
+            stage.device = limits;
+        }
         Ok(())
     }
 
-    /// The GPU, which a command needs `to` do its work.
-    pub fn gpu_to(&self, to: &str) -> Result<&CudaDevice, NoData> {
+    /// Returns the GPU, which a command needs to do its `work`.
+    pub fn gpu_to(&self, work: &str) -> Result<&CudaDevice, NoData> {
         self.gpu
             .as_ref()
-            .map_err(|reason| NoData(format!("there is no GPU to {to}: {reason}")))
+            .map_err(|reason| NoData(format!("there is no GPU to {work}: {reason}")))
     }
 
-    /// The stages as built, with the refutations that stand beside each in the workspace; none outside of it.
+    /// Returns the stages as built, with the refutations that stand beside each in the workspace;
+    /// none outside of it.
     pub fn builds(&self) -> Result<Vec<StageMeta>, StoreError> {
         let mut builds = builds::builds(&self.stages);
         if let Some(root) = machine::workspace() {
@@ -130,7 +133,7 @@ impl Ladder {
     }
 }
 
-/// What `negatives.json` in the stage's folder says; nothing if there is none.
+/// Reads `negatives.json` in the stage's folder; nothing if there is none.
 fn refuted(folder: &Path) -> Result<Vec<Negative>, StoreError> {
     let path = folder.join(NEGATIVES);
     match read(&path)? {
@@ -139,18 +142,17 @@ fn refuted(folder: &Path) -> Result<Vec<Negative>, StoreError> {
     }
 }
 
-/// Why the stages cannot run on a GPU although it has their instructions.
+/// Returns why the stages cannot run on a GPU although it has their instructions.
 pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String> {
-    let lacks = |stage: &&LoadedStage| {
+    let stage = stages.iter().find(|stage| {
         let Artifacts {
             fatbin,
             architectures,
             ..
         } = stage.attention.artifacts();
-        fatbin.is_none()
-            && (architectures.is_empty() || architectures.iter().any(|arch| gpu.is(arch)))
-    };
-    let stage = stages.iter().find(lacks)?;
+        let is_for_gpu = architectures.is_empty() || architectures.iter().any(|arch| gpu.is(arch));
+        fatbin.is_none() && is_for_gpu
+    })?;
     let GpuBuild::Absent { reason, remedy } = &stage.report.gpu else {
         return None;
     };
@@ -161,9 +163,11 @@ pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String>
 }
 
 pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
-    let stages = STAGES.iter().map(|stage| LoadedStage::load(*stage));
-    let stages: Result<_, _> = stages.collect();
-    stages.context("the ladder cannot be loaded; build again with `cargo build`")
+    STAGES
+        .iter()
+        .map(|stage| LoadedStage::load(*stage))
+        .collect::<Result<_, _>>()
+        .context("the ladder cannot be loaded; build again with `cargo build`")
 }
 
 /// Loads the stages that the library has, and so chooses among.
@@ -173,20 +177,21 @@ pub fn library() -> anyhow::Result<Vec<LoadedStage>> {
     Ok(stages)
 }
 
-/// Reads what the library knows of GPUs' times.
+/// Reads the library's models of GPUs' times.
 pub fn models(folder: &Path) -> anyhow::Result<Vec<Model>> {
+    let mut paths = entries(folder)?;
+    paths.retain(|path| path.extension() == Some("json".as_ref()));
     let mut models = Vec::new();
-    for path in entries(folder)? {
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            let fail = || format!("cannot read the library's choice {}", path.display());
-            let text = std::fs::read(&path).with_context(fail)?;
-            models.push(serde_json::from_slice(&text).with_context(fail)?);
-        }
+    for path in paths {
+        let model = read_model(&path)
+            .with_context(|| format!("cannot read the library's choice {}", path.display()))?;
+        models.push(model);
     }
     Ok(models)
+}
+
+fn read_model(path: &Path) -> anyhow::Result<Model> {
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
 }
 
 pub fn builds() -> anyhow::Result<Vec<StageMeta>> {
@@ -209,28 +214,38 @@ mod tests {
         assert_eq!(models(folder.path()).unwrap().len(), 1);
         std::fs::write(folder.path().join("broken.json"), "{").unwrap();
         let error = format!("{:#}", models(folder.path()).unwrap_err());
-        let says = ["cannot read the library's choice ", "broken.json: EOF"];
-        assert!(says.iter().all(|says| error.contains(says)), "{error}");
+        for part in ["cannot read the library's choice ", "broken.json: EOF"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    /// Reads a file of refutations with this text.
+    fn refutations(text: &str) -> anyhow::Result<Vec<Negative>> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(NEGATIVES), text).unwrap();
+        Ok(refuted(folder.path())?)
     }
 
     #[test]
-    fn a_refutation_needs_a_reason() {
+    fn a_stage_without_a_file_has_no_refutations() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(refuted(folder.path()).unwrap(), []);
-        let read = |text: &str| {
-            fs::write(folder.path().join(NEGATIVES), text).unwrap();
-            let read = refuted(folder.path()).map_err(anyhow::Error::from);
-            read.map_err(|error| format!("{error:#}"))
-        };
-        let entry = |why| format!(r#"[{{"claim":"a","measured":"b","why":"{why}"}}]"#);
-        assert_eq!(read(&entry("it waits")).unwrap()[0].why, "it waits");
-        for (text, says) in [("[", "EOF"), (&entry(" "), "`why` is empty")] {
-            let error = read(text).unwrap_err();
-            assert!(
-                error.contains("negatives.json: line 1 is malformed: "),
-                "{error}"
-            );
-            assert!(error.contains(says), "{error}");
+    }
+
+    #[test]
+    fn a_refutation_has_its_reason() {
+        let text = r#"[{"claim":"a","measured":"b","why":"it waits"}]"#;
+        assert_eq!(refutations(text).unwrap()[0].why, "it waits");
+    }
+
+    #[test]
+    fn a_refutation_without_a_reason_is_malformed() {
+        let without_reason = r#"[{"claim":"a","measured":"b","why":" "}]"#;
+        for (text, reason) in [("[", "EOF"), (without_reason, "`why` is empty")] {
+            let error = format!("{:#}", refutations(text).unwrap_err());
+            let start = "negatives.json: line 1 is malformed: ";
+            assert!(error.contains(start), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 
@@ -238,56 +253,69 @@ mod tests {
     fn the_library_has_the_stages_that_it_links() {
         let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec();
         let packages = metadata.unwrap().packages;
-        let library = packages.iter().find(|of| *of.name == "attention-ladder");
-        let linked = library.unwrap().dependencies.iter().filter(|dependency| {
+        let package = packages
+            .iter()
+            .find(|package| *package.name == "attention-ladder")
+            .unwrap();
+        let mut linked = BTreeSet::new();
+        for dependency in &package.dependencies {
             let is_linked = dependency.kind == cargo_metadata::DependencyKind::Normal;
-            is_linked
-                && STAGES
-                    .iter()
-                    .any(|stage| stage.info().id == dependency.name)
-        });
-        let linked: BTreeSet<&str> = linked.map(|dependency| &*dependency.name).collect();
+            let is_stage = STAGES
+                .iter()
+                .any(|stage| stage.info().id == dependency.name);
+            if is_linked && is_stage {
+                linked.insert(&*dependency.name);
+            }
+        }
         assert_eq!(linked, BTreeSet::from(LIBRARY));
-        let loaded = library_ids();
-        assert_eq!(loaded, LIBRARY, "in the order of the ladder");
     }
 
-    fn library_ids() -> Vec<&'static str> {
-        let stages = super::library().unwrap();
-        stages.iter().map(|stage| stage.info().id).collect()
+    #[test]
+    fn the_library_has_its_stages_in_the_order_of_the_ladder() {
+        let stages = library().unwrap();
+        let ids: Vec<&str> = stages.iter().map(|stage| stage.info().id).collect();
+        assert_eq!(ids, LIBRARY);
     }
 
-    /// C2 and C3 take their bounds from the type that a kernel declares for P, and C8 judges only those that declare log-sum-exps:
-    /// a stage that declares less than its predecessor is judged by less, and stays green.
+    /// Adds what a stage declares less than its predecessor.
+    fn add_weaker_declarations(
+        stage: &LoadedStage,
+        predecessor: Option<&LoadedStage>,
+        weaker: &mut BTreeSet<String>,
+    ) {
+        let id = stage.info().id;
+        for kernel in &stage.kernels {
+            let dtype = kernel.dtype;
+            let alike = predecessor
+                .and_then(|before| before.kernels.iter().find(|other| other.dtype == dtype));
+            let (probability, lse) = match (alike, predecessor) {
+                (Some(other), _) => (other.probability, other.lse),
+                (None, Some(_)) => (Probability::half(dtype), false),
+                (None, None) => (Probability::F32, false),
+            };
+            let exact_first = Probability::declarable(dtype);
+            let rank = |wanted| exact_first.iter().position(|other| *other == wanted);
+            if rank(kernel.probability) > rank(probability) {
+                weaker.insert(format!("{id}: P of {dtype}"));
+            }
+            if lse && !kernel.lse {
+                weaker.insert(format!("{id}: log-sum-exps of {dtype}"));
+            }
+        }
+    }
+
+    /// C2 and C3 take their bounds from the type that a kernel declares for P, and C8 judges only
+    /// those that declare log-sum-exps: a stage that declares less than its predecessor is judged
+    /// by less, and stays green.
     #[test]
     fn only_these_stages_declare_less_than_their_predecessor() {
-        let stages: Vec<LoadedStage> = STAGES
-            .iter()
-            .map(|stage| LoadedStage::load(*stage).unwrap())
-            .collect();
-        let mut less = BTreeSet::new();
+        let stages = load().unwrap();
+        let mut weaker = BTreeSet::new();
         for stage in &stages {
-            let id = stage.info().id;
-            let before = stages
+            let predecessor = stages
                 .iter()
                 .find(|other| stage.info().predecessor == Some(other.info().id));
-            for kernel in &stage.kernels {
-                let dtype = kernel.dtype;
-                let alike = before.and_then(|b| b.kernels.iter().find(|k| k.dtype == dtype));
-                let (probability, lse) = match (alike, before) {
-                    (Some(kernel), _) => (kernel.probability, kernel.lse),
-                    (None, Some(_)) => (Probability::half(dtype), false),
-                    (None, None) => (Probability::F32, false),
-                };
-                let exact_first = Probability::declarable(dtype).iter();
-                let rank = |p| exact_first.clone().position(|other| *other == p);
-                if rank(kernel.probability) > rank(probability) {
-                    less.insert(format!("{id}: P of {dtype}"));
-                }
-                if lse && !kernel.lse {
-                    less.insert(format!("{id}: log-sum-exps of {dtype}"));
-                }
-            }
+            add_weaker_declarations(stage, predecessor, &mut weaker);
         }
         let expected = [
             "stage10-fp8: P of e4m3",
@@ -298,6 +326,6 @@ mod tests {
             "stage9-cluster: P of e4m3",
             "stage9-cluster: log-sum-exps of e4m3",
         ];
-        assert_eq!(less, BTreeSet::from(expected.map(String::from)));
+        assert_eq!(weaker, BTreeSet::from(expected.map(String::from)));
     }
 }

@@ -294,13 +294,13 @@ fn outside_the_workspace_nothing_is_written_unasked() {
     for (arguments, remedy) in [
         (&["--quick"][..], "; go there, or give --out DIR"),
         (&["render"], "; go there, or clone it"),
-        (&["accept", "run"], "; go there, or give --into DIR"),
+        (&["accept", "run"], "; go there, or give --results DIR"),
     ] {
         let command = folder.here(arguments);
         expect(command, 2, &["not inside the workspace", remedy]);
     }
     // The advice helps: the run is looked for.
-    let advised = folder.here(&["accept", "run", "--into", "tables"]);
+    let advised = folder.here(&["accept", "run", "--results", "tables"]);
     expect(
         advised,
         2,
@@ -521,7 +521,7 @@ fn an_interrupt_leaves_what_was_finished() {
     let kept = folder.text("kept");
     for (arguments, code, words) in [
         (
-            &["accept", run.text(), "--into", &kept][..],
+            &["accept", run.text(), "--results", &kept][..],
             2,
             "was interrupted after",
         ),

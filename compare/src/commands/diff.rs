@@ -12,21 +12,26 @@ use crate::pages::diff as layout;
 use crate::pages::diff::Comparison;
 use crate::pages::json;
 use crate::stages;
-use crate::table::StageMeta;
 use crate::table::files::write_atomically;
 use crate::table::results::BUILD;
+use crate::table::{StageMeta, Table};
 use clap::Args;
 use source::Side;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Prints the verdict, which kernels have changed, and everything of them that moved, before -> after: gates, latencies, registers, shared
-memory, blocks per SM, instructions of the main loop by class, counters, errors. What has not moved is left out.
+Prints the verdict, which kernels have changed, and everything of them that moved, before -> \
+after: gates, latencies, registers, shared
+memory, blocks per SM, instructions of the main loop by class, counters, errors. What has not \
+moved is left out.
 
-BASE and NEW each name the folder of a run, a folder of runs (the newest), a folder of tables, or a git revision (its committed
-results/). Tables of the same GPU model are compared. What is not comparable (another driver, compiler, state of the cache) is missing,
-with a reason. Kernels that have not changed are the control: they show how much latencies vary between sessions.
+BASE and NEW each name the folder of a run, a folder of runs (the newest), a folder of tables, or \
+a git revision (its committed
+results/). Tables of the same GPU model are compared. What is not comparable (another driver, \
+compiler, state of the cache) is missing,
+with a reason. Kernels that have not changed are the control: they show how much latencies vary \
+between sessions.
 
 Examples:
   compare diff main HEAD                        what this branch's tables say against those of main
@@ -38,7 +43,8 @@ Exit codes:
   0  nothing relevant, or improvements only
   1  regressions, with or without improvements
   2  wrong usage, or a table that cannot be read
-  3  nothing can be compared; or, without a regression, something is inconclusive, or data that the base has is missing";
+  3  nothing can be compared; or, without a regression, something is inconclusive, or data that \
+the base has is missing";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -52,7 +58,8 @@ pub struct DiffArgs {
     /// Write a comment for a pull request: the first of each kind, as Markdown
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Compare the tables of these two revisions, too, with one verdict on both comparisons; a side without tables is noted
+    /// Compare the tables of these two revisions, too, with one verdict on both comparisons; a side
+    /// without tables is noted
     #[arg(long, num_args = 2, value_names = ["BASE", "NEW"])]
     pub tables: Vec<String>,
     /// Print JSON, whose fields docs/rows.md names
@@ -61,141 +68,195 @@ pub struct DiffArgs {
 }
 
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
-    let root = machine::workspace();
-    let stages = stages::builds()?;
-    let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
-    let (base, new) = (side(&args.base)?, side(&args.new)?);
-    let mut comparison = compare(&base, &new, &stages);
-    if let [old, now] = &args.tables[..] {
-        comparison = match side(old).and_then(|old| Ok((old, side(now)?))) {
-            Ok((old, now)) => join(comparison, compare(&old, &now, &stages)),
-            Err(error) => note_missing_tables(comparison, error)?,
-        };
-    }
+    let comparison = compare_sides(args)?;
     if let Some(path) = &args.out {
         let comment = markdown(&layout::document(&comparison, false));
         write_atomically(path, comment.as_bytes())?;
     }
     if args.json {
-        let found = json::Diff::from(&comparison);
-        return Answer::json(comparison.overall.exit, &found);
+        let object = json::Diff::from(&comparison);
+        return Answer::json(comparison.overall.exit, &object);
     }
     let page = layout::document(&comparison, true);
     Ok(Answer::page(comparison.overall.exit, &page))
 }
 
-/// Joins a comparison of runs and one of tables under one verdict.
-fn join(runs: Comparison, tables: Comparison) -> Comparison {
-    let overall = fold_verdicts(&runs, &tables);
-    let said = format!(
-        "Committed tables: `{}` against `{}` (base).",
-        tables.new, tables.base
-    );
-    let named = |kind: &'static str, pairs: Vec<(String, diff::Comparison)>| {
-        let pairs = pairs.into_iter();
-        pairs.map(move |(name, pair)| (format!("{kind}, {name}"), pair))
+/// Compares what is asked for; with `--tables`, two revisions, too.
+fn compare_sides(args: &DiffArgs) -> anyhow::Result<Comparison> {
+    let root = machine::workspace();
+    let stages = stages::builds()?;
+    let resolve = |name: &str| source::resolve(name, root.as_deref(), &stages);
+    let base = resolve(&args.base)?;
+    let new = resolve(&args.new)?;
+    let comparison = compare(&base, &new, &stages);
+    let [base_revision, new_revision] = &args.tables[..] else {
+        return Ok(comparison);
     };
-    let pairs = named("Runs", runs.pairs).chain(named("Committed tables", tables.pairs));
-    Comparison {
-        pairs: pairs.collect(),
-        notes: [runs.notes, vec![said], tables.notes].concat(),
-        overall,
-        ..runs
+    let tables = resolve(base_revision).and_then(|base_tables| {
+        let new_tables = resolve(new_revision)?;
+        Ok(compare(&base_tables, &new_tables, &stages))
+    });
+    match tables {
+        Ok(of_tables) => Ok(join(comparison, of_tables)),
+        Err(error) => note_missing_tables(comparison, error),
     }
 }
 
-/// The verdict on all differences; of two comparisons that are not worse, the one that could not be made decides.
+/// Joins a comparison of runs and one of tables under one verdict.
+fn join(runs: Comparison, tables: Comparison) -> Comparison {
+    let overall = fold_verdicts(&runs, &tables);
+    let mut pairs = Vec::new();
+    for (name, pair) in runs.pairs {
+        pairs.push((format!("Runs, {name}"), pair));
+    }
+    for (name, pair) in tables.pairs {
+        pairs.push((format!("Committed tables, {name}"), pair));
+    }
+    let mut notes = runs.notes;
+    notes.push(format!(
+        "Committed tables: `{}` against `{}` (base).",
+        tables.new, tables.base
+    ));
+    notes.extend(tables.notes);
+    Comparison {
+        base: runs.base,
+        new: runs.new,
+        pairs,
+        notes,
+        overall,
+    }
+}
+
+/// Returns the verdict on all differences; of two comparisons that are not worse, the one that
+/// could not be made decides.
 fn fold_verdicts(runs: &Comparison, tables: &Comparison) -> Overall {
-    let differences = |of: &Comparison| {
-        let pairs = of.pairs.iter();
-        Vec::from_iter(pairs.flat_map(|(_, pair)| pair.differences.clone()))
-    };
-    let all = [differences(runs), differences(tables)].concat();
-    if all.is_empty() {
+    let mut differences = all_differences(&runs.pairs);
+    differences.extend(all_differences(&tables.pairs));
+    if differences.is_empty() {
         return runs.overall.clone();
     }
-    let whole = of_differences(&all);
+    let whole = of_differences(&differences);
+    if whole.exit != Exit::Pass {
+        return whole;
+    }
     let parts = [&runs.overall, &tables.overall];
-    let undecided = parts.into_iter().find(|part| part.exit != Exit::Pass);
-    match undecided.filter(|_| whole.exit == Exit::Pass) {
-        Some(part) => Overall {
-            line: format!("{}; {}", part.line, whole.line),
-            ..part.clone()
+    match parts.into_iter().find(|part| part.exit != Exit::Pass) {
+        Some(undecided) => Overall {
+            line: format!("{}; {}", undecided.line, whole.line),
+            ..undecided.clone()
         },
         None => whole,
     }
 }
 
+fn all_differences(pairs: &[(String, diff::Comparison)]) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    for (_, pair) in pairs {
+        differences.extend(pair.differences.iter().cloned());
+    }
+    differences
+}
+
 /// Notes that a revision has no tables, which is no failure; any other error is one.
-fn note_missing_tables(runs: Comparison, error: anyhow::Error) -> anyhow::Result<Comparison> {
-    let none = error.downcast::<NoData>()?;
-    let note = format!("Committed tables: {none}");
-    Ok(Comparison {
-        notes: [runs.notes, vec![note]].concat(),
-        ..runs
-    })
+fn note_missing_tables(mut runs: Comparison, error: anyhow::Error) -> anyhow::Result<Comparison> {
+    let no_data = error.downcast::<NoData>()?;
+    runs.notes.push(format!("Committed tables: {no_data}"));
+    Ok(runs)
 }
 
 fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
-    // Of two tables the newer has what the older has; a run has what it was asked for.
-    let covers = match (&base.run, &new.run) {
-        (Some(base), Some(new)) => diff::covers(base, new),
-        (None, None) => true,
-        _ => false,
-    };
-    let gpus = |side: &Side| BTreeSet::from_iter(side.results.gpus.keys().cloned());
-    let (of_base, of_new) = (gpus(base), gpus(new));
-    let mut names: Vec<&str> = (of_base.intersection(&of_new))
-        .map(|name| &**name)
-        .collect();
-    if names.is_empty() {
-        // Resources and counters may still be compared.
-        names.push(BUILD);
-    }
-    let mut pairs: Vec<(String, diff::Comparison)> = Vec::new();
-    for name in names {
-        let [old, now] = [base, new].map(|side| {
-            let mut table = side.results.of_gpu(name);
-            // The build stands with the first GPU.
-            table.retain(|row| pairs.is_empty() || !row.kind.is_of_build());
-            table
-        });
-        let mut comparison = diff::compare(&old, &now, covers, stages);
-        if new.run.is_some() {
-            let view = View::committed(stages, &now);
-            let outdated = view.stale_stages().into_iter().map(Difference::outdated);
-            comparison.differences.extend(outdated);
+    let is_covered = covers(base, new);
+    let mut pairs = compare_tables(base, new, stages, is_covered);
+    if is_covered && new.run.is_none() {
+        let (_, first_pair) = &mut pairs[0];
+        for name in base.results.gpus.keys() {
+            if !new.results.gpus.contains_key(name) {
+                first_pair.differences.push(Difference::gone(name));
+            }
         }
-        pairs.push((name.to_string(), comparison));
     }
-    if covers && new.run.is_none() {
-        let gone = of_base
-            .difference(&of_new)
-            .map(|name| Difference::gone(name));
-        pairs[0].1.differences.extend(gone);
-    }
-    let differences = pairs.iter().flat_map(|(_, pair)| &pair.differences);
-    let all = Vec::from_iter(differences.cloned());
-    let overall = match all.is_empty() && base.results.has_rows_of(&new.results) {
-        true => Overall::same_table(),
-        false => of_differences(&all),
+    let differences = all_differences(&pairs);
+    let overall = if differences.is_empty() && base.results.has_rows_of(&new.results) {
+        Overall::same_table()
+    } else {
+        of_differences(&differences)
     };
-    let one_sided = of_base.symmetric_difference(&of_new).map(|name| {
-        let side = if of_base.contains(name) {
-            "the base"
-        } else {
-            "the new side"
-        };
-        format!("{name}: only {side} has figures of this GPU model")
-    });
-    let notes = [base, new].into_iter().filter_map(|side| side.note.clone());
     Comparison {
         base: base.name.clone(),
         new: new.name.clone(),
         pairs,
-        notes: one_sided.chain(notes).collect(),
+        notes: notes(base, new),
         overall,
     }
+}
+
+/// Whether the new side should have all that the base has: of two tables the newer does; a run has
+/// what it was asked for.
+fn covers(base: &Side, new: &Side) -> bool {
+    match (&base.run, &new.run) {
+        (Some(base_run), Some(new_run)) => diff::covers(base_run, new_run),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Compares the tables of each GPU model that both sides have. The first pair has the build's rows,
+/// too, which are the same for every GPU.
+fn compare_tables(
+    base: &Side,
+    new: &Side,
+    stages: &[StageMeta],
+    is_covered: bool,
+) -> Vec<(String, diff::Comparison)> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in base.results.gpus.keys() {
+        if new.results.gpus.contains_key(name) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        // Resources and counters may still be compared.
+        names.push(BUILD);
+    }
+    let mut pairs = Vec::new();
+    for name in names {
+        let has_build = pairs.is_empty();
+        let base_table = table_of(base, name, has_build);
+        let new_table = table_of(new, name, has_build);
+        let mut comparison = diff::compare(&base_table, &new_table, is_covered, stages);
+        if new.run.is_some() {
+            let view = View::committed(stages, &new_table);
+            for stage in view.stale_stages() {
+                comparison.differences.push(Difference::outdated(stage));
+            }
+        }
+        pairs.push((name.to_string(), comparison));
+    }
+    pairs
+}
+
+fn table_of(side: &Side, name: &str, has_build: bool) -> Table {
+    let mut table = side.results.of_gpu(name);
+    table.retain(|row| has_build || !row.kind.is_of_build());
+    table
+}
+
+/// Returns the GPU models that only one side has figures of, and what is not known about a side.
+fn notes(base: &Side, new: &Side) -> Vec<String> {
+    let base_gpus: BTreeSet<&String> = base.results.gpus.keys().collect();
+    let new_gpus: BTreeSet<&String> = new.results.gpus.keys().collect();
+    let mut notes = Vec::new();
+    for name in base_gpus.symmetric_difference(&new_gpus) {
+        let side = if base_gpus.contains(name) {
+            "the base"
+        } else {
+            "the new side"
+        };
+        notes.push(format!("{name}: only {side} has figures of this GPU model"));
+    }
+    notes.extend(base.note.clone());
+    notes.extend(new.note.clone());
+    notes
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `compare doctor`: what commands need and this machine has, what it has not, and the command that installs it; which stages each GPU
-//! runs; and whether to go on.
+//! `compare doctor`: what commands need and this machine has, what it has not, and the command that
+//! installs it; which stages each GPU runs; and whether to go on.
 
 mod gpus;
 
@@ -14,10 +14,13 @@ use clap::Args;
 use common::device::cuda::{CudaDevice, CudaError};
 use common::stage::LoadedStage;
 use gpus::GpuStages;
+use std::fmt::Display;
 
 const EXAMPLES: &str = "\
-Nothing is measured, built or written. It takes a few seconds, mostly for Python to import torch. The last line says whether to go on;
-before it each GPU has the stages that run on it, those that do not and why, and what `profile` and `sanitize` can do there. Commands use
+Nothing is measured, built or written. It takes a few seconds, mostly for Python to import torch. \
+The last line says whether to go on;
+before it each GPU has the stages that run on it, those that do not and why, and what `profile` \
+and `sanitize` can do there. Commands use
 GPU 0, which CUDA_VISIBLE_DEVICES chooses.
 
 Example:
@@ -31,154 +34,132 @@ Exit codes:
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// The Python that should have torch [default: PYTHON, else what scripts/python installed, else python3]
+    /// The Python that should have torch [default: PYTHON, else what scripts/python installed, else
+    /// python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
 }
 
-/// Something that commands need: its name, what was found or why it was not, and what installs it.
-type Need = (&'static str, Result<String, String>, &'static str);
+/// Something that commands need.
+#[derive(Clone)]
+struct Need {
+    name: &'static str,
+    /// The version or place that was found.
+    state: Result<String, Lacking>,
+    /// The command or step that installs it.
+    remedy: &'static str,
+}
 
-/// By name, in the list of needs.
+/// The reason why something was not found, or is of no use.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}")]
+struct Lacking(String);
+
+impl Need {
+    fn new(name: &'static str, state: Result<String, impl Display>, remedy: &'static str) -> Self {
+        Self {
+            name,
+            state: state.map_err(|error| Lacking(error.to_string())),
+            remedy,
+        }
+    }
+}
+
+/// The needs that answers look up by name.
 const LIMITS: &str = "memory, address space, threads";
 const PROFILER: &str = "ncu (`profile`), with the right to read counters";
 const SANITIZER: &str = "compute-sanitizer (C7)";
 
-/// What is looked at on a machine.
+/// A machine, and what it has for commands.
 struct Machine {
     needs: Vec<Need>,
     gpus: Vec<GpuStages>,
-    /// How many stages there are.
+    /// The number of stages of the ladder.
     stages: usize,
 }
 
 pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Answer> {
-    Ok(look(args)?.answer())
+    Ok(examine(args)?.answer())
 }
 
 impl Machine {
     fn answer(&self) -> Answer {
-        let (mut found, mut missing) = (String::from("found:\n"), String::new());
-        for (name, what, remedy) in &self.needs {
-            match what {
-                Ok(what) => found += &format!("  {name}: {what}\n"),
-                Err(why) => missing += &format!("  {name}: {why}. {remedy}\n"),
+        let mut text = String::from("found:\n");
+        let mut missing = String::new();
+        let mut lacking = 0;
+        for need in &self.needs {
+            match &need.state {
+                Ok(found) => text += &format!("  {}: {found}\n", need.name),
+                Err(why) => {
+                    missing += &format!("  {}: {why}. {}\n", need.name, need.remedy);
+                    lacking += 1;
+                }
             }
         }
-        if !missing.is_empty() {
-            missing = format!("not found:\n{missing}");
+        if lacking > 0 {
+            text += &format!("not found:\n{missing}");
         }
-        let gpus = self.gpus.iter().enumerate();
-        let gpus = String::from_iter(gpus.map(|(ordinal, gpu)| self.about(ordinal, gpu)));
-        let unfit = self.what(LIMITS).and_then(|what| what.as_ref().err());
-        let lacking = self
-            .needs
-            .iter()
-            .filter(|(_, what, _)| what.is_err())
-            .count();
-        let verdict = gpus::verdict(unfit.map(String::as_str), &self.gpus, self.stages, lacking);
-        let exit = match lacking {
-            0 => Exit::Pass,
-            _ => Exit::Inconclusive,
+        for (ordinal, gpu) in self.gpus.iter().enumerate() {
+            text += &self.about(ordinal, gpu);
+        }
+        let unfit = self.state(LIMITS).and_then(|state| state.as_ref().err());
+        let reason = unfit.map(|why| why.0.as_str());
+        text += &gpus::verdict(reason, &self.gpus, self.stages, lacking);
+        let exit = if lacking == 0 {
+            Exit::Pass
+        } else {
+            Exit::Inconclusive
         };
-        Answer::new(exit, format!("{found}{missing}{gpus}{verdict}"))
+        Answer::new(exit, text)
     }
 
     /// Lists what a GPU runs, and what the tools can do with that.
     fn about(&self, ordinal: usize, gpu: &GpuStages) -> String {
-        let tool = |name: &str| match (self.what(name), gpu.running()) {
-            (Some(Ok(_)), 0) => "nothing, since no stage runs".to_string(),
-            (Some(Ok(_)), _) => "the stages that run".to_string(),
-            (Some(Err(why)), _) => format!("nothing: {why}"),
-            (None, _) => "nothing: it was not looked for".to_string(),
-        };
-        let tools = [("profile", PROFILER), ("sanitize", SANITIZER)];
-        let tools = tools.map(|(command, name)| format!("{command}: {}", tool(name)));
-        let lines = gpu.lines().into_iter().chain(tools);
-        let lines = String::from_iter(lines.map(|line| format!("  {line}\n")));
-        format!("GPU {ordinal}, {}:\n{lines}", gpu.gpu)
+        let mut lines = gpu.lines();
+        lines.push(format!("profile: {}", self.use_of(PROFILER, gpu)));
+        lines.push(format!("sanitize: {}", self.use_of(SANITIZER, gpu)));
+        format!("GPU {ordinal}, {}:\n  {}\n", gpu.gpu, lines.join("\n  "))
     }
 
-    fn what(&self, name: &str) -> Option<&Result<String, String>> {
-        let mut needs = self.needs.iter();
-        needs.find_map(|(other, what, _)| (*other == name).then_some(what))
+    /// Returns what a tool can do on a GPU.
+    fn use_of(&self, tool: &str, gpu: &GpuStages) -> String {
+        match self.state(tool) {
+            Some(Ok(_)) if gpu.running() == 0 => "nothing, since no stage runs".to_string(),
+            Some(Ok(_)) => "the stages that run".to_string(),
+            Some(Err(why)) => format!("nothing: {why}"),
+            None => "nothing: it was not looked for".to_string(),
+        }
+    }
+
+    fn state(&self, name: &str) -> Option<&Result<String, Lacking>> {
+        let need = self.needs.iter().find(|need| need.name == name)?;
+        Some(&need.state)
     }
 }
 
-fn look(args: &DoctorArgs) -> anyhow::Result<Machine> {
+/// Looks for everything that commands need.
+fn examine(args: &DoctorArgs) -> anyhow::Result<Machine> {
     let mut stages = stages::load()?;
-    let version = |places: &ToolLocation| places.find().map(|tool| tool.version);
-    let limits = limits::check_runs().map(|()| "enough for a run".to_string());
-    let code = match builds::device_compiler(&stages[0].report.gpu) {
-        DeviceCompiler::Built { nvcc, archs, .. } => {
-            Ok(format!("by nvcc {nvcc} for {}", archs.join(", ")))
-        }
-        DeviceCompiler::Absent { reason } => Err(reason),
-    };
-    let mut needs = vec![
-        (LIMITS, limits.map_err(|why| format!("{why:#}")), ""),
-        (
-            "GPU code, registers, spills (R1)",
-            code,
-            "Then build again.",
-        ),
-    ];
+    let mut needs = vec![limits_need(), device_code_need(&stages)];
     // A program that was brought here builds nothing.
     if machine::workspace().is_some() {
-        let homes = kernel_build::homes_without_nvcc().into_iter();
-        let remedy = "Unset it, or name a CUDA toolkit.";
-        needs.extend(homes.map(|(name, why)| (name, Err(why), remedy)));
-        // As build scripts find it.
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-        let compiler = first_line(&compiler);
-        needs.push((
-            "g++",
-            compiler,
-            "`apt install g++` (12 or later), or name it in CXX.",
-        ));
-        let remedy = "`scripts/cuda-toolkit` installs it into .cuda/, 152 MB.";
-        needs.push(("nvcc", version(&NVCC), remedy));
+        needs.extend(build_needs());
     }
     let gpus = match gpus_here(&mut stages) {
-        Ok(gpus) => gpus,
+        Ok(gpus) => {
+            needs.extend(gpu_needs(args, &gpus[0]));
+            gpus
+        }
         Err(why) => {
-            let remedy = "Without one there are no latencies (L1), no B1, C7, ncu or peers: see \"Measure on a remote GPU\" in \
-                          docs/recipes.md.";
-            needs.push(("GPU", Err(why.to_string()), remedy));
-            return Ok(Machine {
-                needs,
-                gpus: vec![],
-                stages: stages.len(),
-            });
+            needs.push(Need::new(
+                "GPU",
+                Err(why),
+                "Without one there are no latencies (L1), no B1, C7, ncu or peers: \
+                 see \"Measure on a remote GPU\" in docs/recipes.md.",
+            ));
+            vec![]
         }
     };
-    let gpu = match &gpus[0].without_code {
-        Some(why) => Err(why.clone()),
-        None => Ok(gpus[0].gpu.clone()),
-    };
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let refused = gpus::counters_refused(
-        &read("/proc/driver/nvidia/params"),
-        &read("/proc/self/status"),
-    );
-    needs.extend([
-        (
-            "GPU",
-            gpu,
-            "Set ATTENTION_CUDA_ARCHS to what this GPU is, and build again.",
-        ),
-        profiler(version(&NCU), refused),
-        (
-            SANITIZER,
-            version(&COMPUTE_SANITIZER),
-            "`scripts/cuda-toolkit` installs it, or name it in SANITIZER.",
-        ),
-        (
-            "PyTorch and peers (`peers`)",
-            python::callable_peers(args.python.as_deref()),
-            "`scripts/python` installs them, or name a Python with torch by --python or PYTHON.",
-        ),
-    ]);
     Ok(Machine {
         needs,
         gpus,
@@ -186,44 +167,133 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Machine> {
     })
 }
 
-/// ncu, which is of use to those who may read counters.
-fn profiler(version: Result<String, String>, refused: Option<String>) -> Need {
+fn limits_need() -> Need {
+    let state = match limits::check_runs() {
+        Ok(()) => Ok("enough for a run".to_string()),
+        Err(why) => Err(format!("{why:#}")),
+    };
+    Need::new(LIMITS, state, "")
+}
+
+fn device_code_need(stages: &[LoadedStage]) -> Need {
+    let state = match builds::device_compiler(&stages[0].report.gpu) {
+        DeviceCompiler::Built { nvcc, archs, .. } => {
+            Ok(format!("by nvcc {nvcc} for {}", archs.join(", ")))
+        }
+        DeviceCompiler::Absent { reason } => Err(reason),
+    };
+    Need::new(
+        "GPU code, registers, spills (R1)",
+        state,
+        "Then build again.",
+    )
+}
+
+/// Looks for the compilers, as build scripts find them.
+fn build_needs() -> Vec<Need> {
+    let mut needs = Vec::new();
+    for (variable, why) in kernel_build::homes_without_nvcc() {
+        let remedy = "Unset it, or name a CUDA toolkit.";
+        needs.push(Need::new(variable, Err(why), remedy));
+    }
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    needs.push(Need::new(
+        "g++",
+        first_line(&compiler),
+        "`apt install g++` (12 or later), or name it in CXX.",
+    ));
+    needs.push(Need::new(
+        "nvcc",
+        version(&NVCC),
+        "`scripts/cuda-toolkit` installs it into .cuda/, 152 MB.",
+    ));
+    needs
+}
+
+fn version(places: &ToolLocation) -> Result<String, String> {
+    places.find().map(|tool| tool.version)
+}
+
+/// Looks for what commands need on the first GPU.
+fn gpu_needs(args: &DoctorArgs, gpu: &GpuStages) -> Vec<Need> {
+    let state = match &gpu.without_code {
+        Some(why) => Err(why.clone()),
+        None => Ok(gpu.gpu.clone()),
+    };
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let refused = gpus::counters_refused(
+        &read("/proc/driver/nvidia/params"),
+        &read("/proc/self/status"),
+    );
+    vec![
+        Need::new(
+            "GPU",
+            state,
+            "Set ATTENTION_CUDA_ARCHS to what this GPU is, and build again.",
+        ),
+        profiler_need(version(&NCU), refused),
+        Need::new(
+            SANITIZER,
+            version(&COMPUTE_SANITIZER),
+            "`scripts/cuda-toolkit` installs it, or name it in SANITIZER.",
+        ),
+        Need::new(
+            "PyTorch and peers (`peers`)",
+            python::callable_peers(args.python.as_deref()),
+            "`scripts/python` installs them, \
+             or name a Python with torch by --python or PYTHON.",
+        ),
+    ]
+}
+
+/// Returns the need of ncu, which is of use to those who may read counters.
+fn profiler_need(version: Result<String, String>, refused: Option<String>) -> Need {
     match (version, refused) {
-        (Ok(_), Some(why)) => (
+        (Ok(_), Some(why)) => Need::new(
             PROFILER,
             Err(why),
-            "Run as root, or let the driver's administrator set NVreg_RestrictProfilingToAdminUsers=0.",
+            "Run as root, or let the driver's administrator set \
+             NVreg_RestrictProfilingToAdminUsers=0.",
         ),
-        (version, _) => (
+        (state, _) => Need::new(
             PROFILER,
-            version,
+            state,
             "Install Nsight Compute, or name it in NCU.",
         ),
     }
 }
 
-/// Every GPU that CUDA shows; at least one, or why there is none.
+/// Returns every GPU that CUDA shows; at least one, or the reason why there is none.
 fn gpus_here(stages: &mut [LoadedStage]) -> Result<Vec<GpuStages>, CudaError> {
-    let mut gpus = vec![CudaDevice::open(0)?];
-    gpus.extend((1..).map_while(|ordinal| CudaDevice::open(ordinal).ok()));
-    let mut ladder_on = |gpu: &CudaDevice| {
-        let limits = gpu.info().limits();
-        stages
-            .iter_mut()
-            .for_each(|stage| stage.device = Some(limits));
-        GpuStages {
-            gpu: machine::machine(Ok(gpu.info())).gpu.to_string(),
+    let mut devices = vec![CudaDevice::open(0)?];
+    devices.extend((1..).map_while(|ordinal| CudaDevice::open(ordinal).ok()));
+    let mut gpus = Vec::new();
+    for device in &devices {
+        let limits = device.info().limits();
+        for stage in stages.iter_mut() {
+            stage.device = Some(limits);
+        }
+        gpus.push(GpuStages {
+            gpu: machine::machine(Ok(device.info())).gpu.to_string(),
             stages: builds::builds(stages),
             without_code: stages::without_code(stages, limits),
-        }
-    };
-    Ok(gpus.iter().map(&mut ladder_on).collect())
+        });
+    }
+    Ok(gpus)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{US, timed};
+
+    fn present(name: &'static str, state: &str) -> Need {
+        Need::new(name, Ok::<_, String>(state.into()), "")
+    }
+
+    fn missing(name: &'static str, why: &str, remedy: &'static str) -> Need {
+        Need::new(name, Err(why), remedy)
+    }
 
     fn machine(needs: Vec<Need>) -> Machine {
         Machine {
@@ -234,10 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_and_what_is_missing_is_listed_with_what_installs_it() {
+    fn what_is_found_is_listed() {
         let gpu = timed(US).session.machine.gpu.to_string();
-        let found: Vec<Need> = vec![("GPU", Ok(gpu), ""), ("g++", Ok("12.2.0".into()), "")];
-        let complete = machine(found.clone()).answer();
+        let complete = machine(vec![present("GPU", &gpu), present("g++", "12.2.0")]).answer();
         assert_eq!(complete.exit, Exit::Pass);
         insta::assert_snapshot!(complete.text, @r"
         found:
@@ -245,44 +314,49 @@ mod tests {
           g++: 12.2.0
         GO without a GPU: all 14 stages run in the emulator, and nothing is timed
         ");
-        let nvcc: Need = ("nvcc", Err("nvcc was not found".into()), "Install it.");
-        let incomplete = machine([found, vec![nvcc]].concat()).answer();
+    }
+
+    #[test]
+    fn what_is_missing_is_listed_with_what_installs_it() {
+        let nvcc = missing("nvcc", "nvcc was not found", "Install it.");
+        let incomplete = machine(vec![present("g++", "12.2.0"), nvcc]).answer();
         assert_eq!(incomplete.exit, Exit::Inconclusive);
-        let says = "\nnot found:\n  nvcc: nvcc was not found. Install it.\nGO ";
-        assert!(incomplete.text.contains(says), "{}", incomplete.text);
+        let part = "\nnot found:\n  nvcc: nvcc was not found. Install it.\nGO ";
+        assert!(incomplete.text.contains(part), "{}", incomplete.text);
     }
 
     #[test]
     fn a_machine_with_too_little_memory_is_no_go_whatever_else_it_has() {
         let why = "memory: 0.3 GB are available";
-        let answer = machine(vec![(LIMITS, Err(why.into()), "")]).answer();
+        let answer = machine(vec![missing(LIMITS, why, "")]).answer();
         assert_eq!(answer.exit, Exit::Inconclusive);
-        assert!(
-            answer.text.ends_with(&format!("\nNO-GO: {why}")),
-            "{}",
-            answer.text
-        );
+        let end = format!("\nNO-GO: {why}");
+        assert!(answer.text.ends_with(&end), "{}", answer.text);
+    }
+
+    fn gpu(name: &str, without_code: Option<&str>) -> GpuStages {
+        GpuStages {
+            gpu: name.into(),
+            stages: crate::testing::ladder(),
+            without_code: without_code.map(String::from),
+        }
     }
 
     #[test]
     fn a_gpu_has_its_stages_and_what_the_tools_can_do() {
-        let gpus = ["NVIDIA L4 (sm_89)", "another"].map(|gpu| GpuStages {
-            gpu: gpu.into(),
-            stages: crate::testing::ladder(),
-            without_code: (gpu == "another").then(|| "it is not built for sm_75".into()),
-        });
         let refused = Some("this user may not read counters".to_string());
-        let needs = vec![
-            profiler(Ok("2025.3".into()), refused),
-            (SANITIZER, Ok("2025.3".into()), ""),
-        ];
         let answer = Machine {
-            gpus: gpus.into(),
+            needs: vec![
+                profiler_need(Ok("2025.3".into()), refused),
+                present(SANITIZER, "2025.3"),
+            ],
+            gpus: vec![
+                gpu("NVIDIA L4 (sm_89)", None),
+                gpu("another", Some("it is not built for sm_75")),
+            ],
             stages: 2,
-            ..machine(needs)
         };
-        let text = answer.answer().text;
-        insta::assert_snapshot!(text, @r"
+        insta::assert_snapshot!(answer.answer().text, @r"
         found:
           compute-sanitizer (C7): 2025.3
         not found:

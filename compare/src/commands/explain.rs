@@ -1,4 +1,5 @@
-//! `compare explain`: where a row of a wrong output first goes wrong, in the emulator, beside a model of each step.
+//! `compare explain`: where a row of a wrong output first goes wrong, in the emulator, beside a
+//! model of each step.
 
 use crate::answer::Answer;
 use crate::judge::verdict::Exit;
@@ -17,14 +18,18 @@ use common::problem::{Mask, Problem};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Runs the variant in the emulator and compares one row with FP64, tile of keys by tile: S, the running maximum, P, the sum and O.
-The first quantity that is off by more than its precision allows is printed with the lines that computed it, and hazards in the row's
-blocks. If nothing is wrong here, and gate B1 of a run on a GPU fails, the source is right and what nvcc makes of it is not.
+Runs the variant in the emulator and compares one row with FP64, tile of keys by tile: S, the \
+running maximum, P, the sum and O.
+The first quantity that is off by more than its precision allows is printed with the lines that \
+computed it, and hazards in the row's
+blocks. If nothing is wrong here, and gate B1 of a run on a GPU fails, the source is right and \
+what nvcc makes of it is not.
 docs/symptoms.md leads from symptoms to causes.
 
 Examples:
   compare explain --stage 5 --problem 'mission f16 full normal:0'
-                                                a case as a failing `compare run` prints it; the default variant
+                                                a case as a failing `compare run` prints it; the \
+default variant
   compare explain --stage 7 --input attention.safetensors --row 0,1,112
                                                 real tensors
 
@@ -57,33 +62,50 @@ pub struct ExplainArgs {
     pub row: Option<[usize; 3]>,
 }
 
-pub type Case = (Problem, Family, u64);
+/// A problem and its generated inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    problem: Problem,
+    family: Family,
+    seed: u64,
+}
 
-/// `mission f16 full normal:0`.
+/// Parses `mission f16 full normal:0`.
 fn case(text: &str) -> Result<Case, SelectError> {
-    let says = "give SHAPE DTYPE MASK FAMILY:SEED, such as 'mission f16 full normal:0'";
-    let malformed = || SelectError(says.into());
+    let malformed = || {
+        SelectError("give SHAPE DTYPE MASK FAMILY:SEED, such as 'mission f16 full normal:0'".into())
+    };
     let words: Vec<&str> = text.split_whitespace().collect();
     let [shape_name, dtype_name, mask_name, inputs] = words[..] else {
         return Err(malformed());
     };
     let problem = Problem::new(shape(shape_name)?, dtype(dtype_name)?, mask(mask_name)?)?;
-    let (name, seed) = inputs.split_once(':').ok_or_else(malformed)?;
-    let seed = seed.parse().map_err(|_| malformed())?;
-    let family = family(name)?;
+    let (family_name, seed_text) = inputs.split_once(':').ok_or_else(malformed)?;
+    let seed = seed_text.parse().map_err(|_| malformed())?;
+    let family = family(family_name)?;
     if !Family::for_dtype(problem.dtype).contains(&family) {
-        let says = format!("family '{family}' is of another element type than {dtype_name}");
-        return Err(SelectError(says));
+        return Err(SelectError(format!(
+            "family '{family}' is of another element type than {dtype_name}"
+        )));
     }
-    Ok((problem, family, seed))
+    Ok(Case {
+        problem,
+        family,
+        seed,
+    })
 }
 
-fn row(text: &str) -> Result<[usize; 3], String> {
-    let numbers = text.split(',').map(|number| number.trim().parse());
-    let numbers: Option<Vec<usize>> = numbers.collect::<Result<_, _>>().ok();
-    let three = numbers.and_then(|numbers| numbers.try_into().ok());
-    three.ok_or("give three numbers B,H,I: batch, query head and query row, from 0".to_string())
+fn row(text: &str) -> Result<[usize; 3], NotThreeNumbers> {
+    let mut numbers = Vec::new();
+    for number in text.split(',') {
+        numbers.push(number.trim().parse().map_err(|_| NotThreeNumbers)?);
+    }
+    numbers.try_into().map_err(|_| NotThreeNumbers)
 }
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("give three numbers B,H,I: batch, query head and query row, from 0")]
+struct NotThreeNumbers;
 
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::without_gpu("rows are explained in the emulator")?;
@@ -96,39 +118,60 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     chosen.pick(&builds)?;
     let variant = args.variant.as_ref().unwrap_or(&build.default_variant);
     let loaded = loaded(&ladder.stages, &build.id);
-    let (name, family, inputs) = read(args)?;
-    let problem = inputs.problem;
+    let subject = read(args)?;
+    let problem = subject.inputs.problem;
     let prepared = loaded.prepare(variant, &problem)?;
-    let found = investigate(&prepared, &inputs, family, args.row)?;
-    let chosen = match args.row {
-        Some(_) => "",
-        None => ", the row that is furthest off",
+    let investigated = investigate(&prepared, &subject.inputs, subject.family, args.row)?;
+    let [batch, head, row] = investigated.row;
+    let reason = if args.row.is_none() {
+        ", the row that is furthest off"
+    } else {
+        ""
     };
-    let [b, h, s] = found.row;
-    let about = format!("{}/{variant} {name}, row {b},{h},{s}{chosen}", build.id);
+    let about = format!(
+        "{}/{variant} {}, row {batch},{head},{row}{reason}",
+        build.id, subject.name
+    );
     let probability = prepared.kernel.probability.held(problem.dtype);
-    let exit = Exit::of(found.is_explained(), found.is_red());
-    Ok(Answer::page(exit, &document(about, probability, &found)))
+    let exit = Exit::of(investigated.is_explained(), investigated.is_red());
+    Ok(Answer::page(
+        exit,
+        &document(about, probability, &investigated),
+    ))
 }
 
-/// The case's name, the family of its inputs, and the inputs.
-fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> {
-    match (&args.problem, &args.input) {
-        (_, Some(path)) => {
-            let file = FileInput::read(path)?;
-            let problem = Problem::new(file.problem.shape, file.problem.dtype, args.mask)?;
-            let inputs = file.inputs(&problem)?;
-            let name = format!("{} {} {}", problem.dtype, args.mask, path.display());
-            Ok((name, None, inputs))
-        }
-        (Some((problem, family, seed)), None) => {
-            let name = format!("{} {family}:{seed}", ProblemPlace::of(problem));
-            limits::check_problems([problem])?;
-            let inputs = Inputs::generate(problem, *family, *seed);
-            Ok((name, Some(*family), inputs))
-        }
-        (None, None) => bail!("give --problem or --input"),
+/// A case or file whose row is explained.
+struct Explained {
+    name: String,
+    /// The family of the inputs, if they are generated.
+    family: Option<Family>,
+    inputs: Inputs,
+}
+
+fn read(args: &ExplainArgs) -> anyhow::Result<Explained> {
+    if let Some(path) = &args.input {
+        let file = FileInput::read(path)?;
+        let problem = Problem::new(file.problem.shape, file.problem.dtype, args.mask)?;
+        return Ok(Explained {
+            name: format!("{} {} {}", problem.dtype, args.mask, path.display()),
+            family: None,
+            inputs: file.inputs(&problem)?,
+        });
     }
+    let Some(Case {
+        problem,
+        family,
+        seed,
+    }) = &args.problem
+    else {
+        bail!("give --problem or --input");
+    };
+    limits::check_problems([problem])?;
+    Ok(Explained {
+        name: format!("{} {family}:{seed}", ProblemPlace::of(problem)),
+        family: Some(*family),
+        inputs: Inputs::generate(problem, *family, *seed),
+    })
 }
 
 #[cfg(test)]
@@ -138,29 +181,52 @@ mod tests {
 
     #[test]
     fn a_case_is_named_as_reports_name_it() {
-        let mission = Problem::new(shape("mission").unwrap(), Dtype::E4m3, Mask::Causal);
-        let named = (mission.unwrap(), Family::Sink, 7);
-        assert_eq!(case("mission e4m3 causal sink:7").unwrap(), named);
-        let error = |text: &str| case(text).unwrap_err().to_string();
-        assert!(error("mision f16 full normal:0").contains("did you mean 'mission'?"));
-        assert!(error("mission f61 full normal:0").contains("there is no dtype 'f61'"));
-        assert!(error("mission f16 full norml:0").contains("did you mean 'normal'?"));
-        assert!(error("mission f16 full normal:x").contains("FAMILY:SEED"));
-        let says = "family 'wide-range' is of another element type than f16";
-        assert_eq!(error("mission f16 full wide-range:0"), says);
+        let mission = shape("mission").unwrap();
+        let expected = Case {
+            problem: Problem::new(mission, Dtype::E4m3, Mask::Causal).unwrap(),
+            family: Family::Sink,
+            seed: 7,
+        };
+        assert_eq!(case("mission e4m3 causal sink:7").unwrap(), expected);
+    }
+
+    fn case_error(text: &str) -> String {
+        case(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_word_that_is_no_name_is_answered_with_the_nearest() {
+        assert!(case_error("mision f16 full normal:0").contains("did you mean 'mission'?"));
+        assert!(case_error("mission f61 full normal:0").contains("there is no dtype 'f61'"));
+        assert!(case_error("mission f16 full norml:0").contains("did you mean 'normal'?"));
+    }
+
+    #[test]
+    fn a_family_of_another_element_type_is_refused() {
+        assert_eq!(
+            case_error("mission f16 full wide-range:0"),
+            "family 'wide-range' is of another element type than f16"
+        );
+    }
+
+    #[test]
+    fn a_case_that_is_malformed_is_answered_with_its_form() {
         for malformed in [
             "mission f16 full",
             "mission f16 full 0",
             "mission f16 full normal:0 x",
+            "mission f16 full normal:x",
         ] {
-            assert!(error(malformed).contains("FAMILY:SEED"));
+            assert!(case_error(malformed).contains("FAMILY:SEED"), "{malformed}");
         }
     }
 
     #[test]
     fn a_row_is_three_numbers() {
         assert_eq!(row("0,1,112"), Ok([0, 1, 112]));
-        assert!(row("0,1").unwrap_err().contains("three numbers"));
-        assert!(row("0,x,1").unwrap_err().contains("three numbers"));
+        for malformed in ["0,1", "0,x,1", "0,1,2,3"] {
+            let error = row(malformed).unwrap_err().to_string();
+            assert!(error.contains("three numbers"), "{malformed}: {error}");
+        }
     }
 }

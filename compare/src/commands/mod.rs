@@ -1,4 +1,5 @@
-//! The commands, one file each. None imports another: what two of them share lies beside this folder.
+//! The commands, one file each. None imports another: what two of them share lies beside this
+//! folder.
 
 pub mod accept;
 pub mod candidate;

@@ -21,7 +21,7 @@ use crate::python::bench::{Bench, Item, representative_variants};
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
 use crate::stages::{CHOICE, library, models};
-use crate::table::{Place, ProblemPlace, Row, Run, Source, Subject};
+use crate::table::{Claim, Place, ProblemPlace, Row, Run, Source, Subject};
 use anyhow::{Context, bail};
 use clap::Args;
 use common::metric::Metric;
@@ -37,9 +37,11 @@ over.
 
 Examples:
   compare peers                                 the named problems
-  compare peers --shapes decode_8k,verify       K and V from device memory, each peer by its function for caches
+  compare peers --shapes decode_8k,verify       K and V from device memory, each peer by its \
+function for caches
   compare peers --shapes mission,1x8:2x512x64 --masks causal
-  compare peers --dtypes e4m3                   against FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
+  compare peers --dtypes e4m3                   against FP8 of cuDNN (package \
+nvidia-cudnn-frontend) and FlashAttention-3
 
 Exit codes:
   0  measured and written; every claim against a peer holds, or is recorded as refuted
@@ -78,13 +80,15 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let (open_run, items) = measure(args)?;
     let view = View::alone(&open_run.run);
     let unclaimed = missing_claimants(&view, &items);
-    let concluded = open_run.conclude(Section::Peers, |claim| {
-        claim.is_of_speed() && claim.relation.base().is_none()
-    })?;
+    let concluded = open_run.conclude(Section::Peers, is_over_peer)?;
     let is_undecided = concluded.is_undecided || !has_peer(&view);
     let exit = Exit::of(!concluded.broken.is_empty(), is_undecided);
     let notes = [concluded.broken, unclaimed].concat();
     Ok(Answer::new(exit, concluded.text).noting(notes))
+}
+
+fn is_over_peer(claim: &Claim) -> bool {
+    claim.is_of_speed() && claim.relation.base().is_none()
 }
 
 /// Returns whether any peer was timed.
@@ -117,7 +121,6 @@ fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
 
 /// Opens a run, times the chosen problems, and writes each when it has been measured.
 fn measure(args: &PeersArgs) -> anyhow::Result<(OpenRun, Vec<Item>)> {
-    const FAILED: &str = "the peers could not be timed";
     let chosen = Chosen {
         stages: args.stages.clone(),
         variants: vec![],
@@ -134,18 +137,14 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(OpenRun, Vec<Item>)> {
     check_uuid(&hello, device)?;
     let builds = ladder.builds()?;
     let mut items = choose::items(&args.problems, &stages(&args.stages, &builds)?);
-    let library = library_choice(&View::alone(&open_run.run), &items)?;
+    let choices = library_choices(&View::alone(&open_run.run), &items)?;
     for item in &mut items {
-        item.library = library.get(&item.place).cloned();
+        item.library = choices.get(&item.place).cloned();
     }
     open_run.set_tools(Source::Peers, hello.tools());
     begin_session(&mut open_run.run, &items);
     open_run.append(hello.absent)?;
-    let ceiling: Row = match python.ask("ceilings", json!({})) {
-        Ok(ceiling) => ceiling,
-        Err(error) => Row::absent_peer("ceiling", None, error.to_string()),
-    };
-    open_run.append([ceiling])?;
+    open_run.append([ceilings(&mut python)])?;
     let timed = open_run.run.clone();
     let plan = plan(args.iters);
     let exchange = Scratch::new("peers")?;
@@ -153,14 +152,16 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(OpenRun, Vec<Item>)> {
         device,
         stages: &ladder.stages,
         view: View::alone(&timed),
-        zero_us: device.zero_us(&plan).context(FAILED)?,
+        zero_us: device.zero_us(&plan).context(CANNOT_TIME)?,
         plan,
         exchange: &exchange,
     };
-    let mut bars = Progress::default();
+    let mut progress = Progress::default();
     for (done, item) in items.iter().enumerate() {
-        bars.step("problem", &item.place.to_string(), done, items.len());
-        let rows = bench.measure(item, &mut [&mut python]).context(FAILED)?;
+        progress.step("problem", &item.place.to_string(), done, items.len());
+        let rows = bench
+            .measure(item, &mut [&mut python])
+            .context(CANNOT_TIME)?;
         // An interrupt loses the problem that is being measured, no more.
         open_run.append(rows)?;
     }
@@ -168,8 +169,17 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(OpenRun, Vec<Item>)> {
     Ok((open_run, items))
 }
 
-/// Returns the packaged library's choice on each problem; nothing outside of the workspace.
-fn library_choice(
+const CANNOT_TIME: &str = "the peers could not be timed";
+
+/// Measures what the GPU could do at most; a failure is noted in the row.
+fn ceilings(python: &mut Python) -> Row {
+    python
+        .ask("ceilings", json!({}))
+        .unwrap_or_else(|error| Row::absent_peer("ceiling", None, error.to_string()))
+}
+
+/// Returns what the packaged library chooses on each problem; nothing outside of the workspace.
+fn library_choices(
     view: &View<'_>,
     items: &[Item],
 ) -> anyhow::Result<BTreeMap<ProblemPlace, Subject>> {
@@ -180,16 +190,16 @@ fn library_choice(
     if !folder.is_dir() {
         return Ok(BTreeMap::new());
     }
-    let library = Library {
+    let packaged = Library {
         stages: &library()?,
         models: &models(&folder)?,
     };
     let places = items.iter().map(|item| &item.place);
-    Ok(choice::choose(view, library, places))
+    Ok(choice::choose(view, packaged, places))
 }
 
-/// Drops the rows that a session on `items` measures again: of these problems, and of what is
-/// measured once a session.
+/// Drops what a session on `items` measures again: these problems, and what is measured once a
+/// session.
 fn begin_session(run: &mut Run, items: &[Item]) {
     run.table.retain(|row| {
         let is_measured_again = match row.problem() {

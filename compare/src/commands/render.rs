@@ -1,8 +1,8 @@
-//! `compare render`: COMPARE.md and the generated parts of other pages, from the committed tables and the sources.
+//! `compare render`: COMPARE.md and the generated parts of other pages, from the committed tables
+//! and the sources.
 
 use crate::answer::Answer;
 use crate::judge::choice::Library;
-use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
@@ -11,12 +11,13 @@ use crate::table::Results;
 use crate::table::files::write_atomically;
 use anyhow::bail;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
   compare render --check
-  compare render --gpu nvidia-h200              print COMPARE.md about another GPU; the committed one stays as it is
+  compare render --gpu nvidia-h200              print COMPARE.md about another GPU; the committed \
+one stays as it is
   compare render --gpu h200 --out h200.md       write it to a file
 
 Exit codes:
@@ -27,10 +28,12 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RenderArgs {
-    /// Write nothing; exit with 1 if COMPARE.md, a generated part of another page or a table is out of date
+    /// Write nothing; exit with 1 if COMPARE.md, a generated part of another page or a table is out
+    /// of date
     #[arg(long)]
     pub check: bool,
-    /// Print COMPARE.md about this GPU, a folder of results/, and leave the committed pages alone; a part of the name will do
+    /// Print COMPARE.md about this GPU, a folder of results/, and leave the committed pages alone;
+    /// a part of the name will do
     #[arg(long, value_name = "NAME", conflicts_with = "check")]
     pub gpu: Option<String>,
     /// Write it to this file
@@ -38,7 +41,8 @@ pub struct RenderArgs {
     pub out: Option<PathBuf>,
 }
 
-/// Gives rows of unchanged machine code the identity of the sources as they are now, and renders; with `--check` only compares.
+/// Restamps rows of unchanged machine code with the identity of the sources as they are now, and
+/// renders; with `--check` only compares.
 pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     let root = machine::root("clone it")?;
     let folder = root.join("results");
@@ -51,9 +55,10 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     }
     let choices = root.join(stages::CHOICE);
     results.verify_choices(&choices)?;
-    let models = match choices.is_dir() {
-        true => stages::models(&choices)?,
-        false => vec![],
+    let models = if choices.is_dir() {
+        stages::models(&choices)?
+    } else {
+        vec![]
     };
     let library = Library {
         stages: &stages::library()?,
@@ -63,53 +68,65 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     results.restamp(&stages, &builds::table(&stages));
     if let Some(name) = &args.gpu {
         let text = files::report_on(&results, &stages, chosen(&results, name)?, library);
-        return match &args.out {
-            None => Ok(Answer::pass(text)),
-            Some(path) => {
-                write_atomically(path, text.as_bytes())?;
-                Ok(Answer::pass(format!("written: {}", path.display())))
-            }
-        };
+        return print_or_write(text, args.out.as_deref());
     }
     let mut files = files::committed(&results, &stages, &root, library)?;
-    let tables = results.files().into_iter();
-    files.extend(tables.map(|(path, bytes)| Rendered {
-        path: folder.join(path),
-        text: String::from_utf8_lossy(&bytes).into_owned(),
-    }));
-    let is_stale =
-        |file: &&Rendered| std::fs::read_to_string(&file.path).ok().as_deref() != Some(&file.text);
-    let stale = files.iter().filter(is_stale);
-    let stale = joined(stale.map(|file| file.path.display()), ", ");
-    Ok(match (stale.is_empty(), args.check) {
-        (true, _) => Answer::pass("up to date with results/"),
-        (false, false) => {
-            files::write(&files)?;
-            Answer::pass(format!("written: {stale}"))
+    for (path, bytes) in results.files() {
+        files.push(Rendered {
+            path: folder.join(path),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        });
+    }
+    update(&files, args.check)
+}
+
+fn print_or_write(text: String, path: Option<&Path>) -> anyhow::Result<Answer> {
+    let Some(path) = path else {
+        return Ok(Answer::pass(text));
+    };
+    write_atomically(path, text.as_bytes())?;
+    Ok(Answer::pass(format!("written: {}", path.display())))
+}
+
+/// Writes the files if one is out of date, or only reports it.
+fn update(files: &[Rendered], is_check: bool) -> anyhow::Result<Answer> {
+    let mut stale = Vec::new();
+    for file in files {
+        if std::fs::read_to_string(&file.path).ok().as_ref() != Some(&file.text) {
+            stale.push(file.path.display().to_string());
         }
-        (false, true) => Answer::new(
+    }
+    let names = stale.join(", ");
+    if stale.is_empty() {
+        return Ok(Answer::pass("up to date with results/"));
+    }
+    if is_check {
+        return Ok(Answer::new(
             Exit::Fail,
-            format!("out of date with results/: {stale}; run `compare render`"),
-        ),
-    })
+            format!("out of date with results/: {names}; run `compare render`"),
+        ));
+    }
+    files::write(files)?;
+    Ok(Answer::pass(format!("written: {names}")))
 }
 
 /// Returns the folder of the GPU that `name` is, or the only one that it is a part of.
 fn chosen<'a>(results: &'a Results, name: &str) -> anyhow::Result<&'a str> {
-    // The name that the driver gives is one, too: NVIDIA H200.
+    // The driver's name is one, too: NVIDIA H200.
     let wanted = name.replace(' ', "-").to_lowercase();
-    let all = || results.gpus.keys().map(String::as_str);
-    if let Some(folder) = all().find(|folder| *folder == wanted) {
+    let folders: Vec<&str> = results.gpus.keys().map(String::as_str).collect();
+    if let Some(folder) = folders.iter().find(|folder| **folder == wanted) {
         return Ok(folder);
     }
-    let found = Vec::from_iter(all().filter(|folder| folder.contains(&wanted)));
-    match found[..] {
+    let mut matching = folders.clone();
+    matching.retain(|folder| folder.contains(&wanted));
+    match matching[..] {
         [folder] => Ok(folder),
         [] => bail!(
             "results/ has no table of a GPU '{name}'; there are {}",
-            joined(all(), ", ")
+            folders.join(", ")
         ),
-        _ => bail!("'{name}' is a part of {}; give one", joined(found, " and ")),
+        _ => bail!("'{name}' is a part of {}; give one", matching.join(" and ")),
     }
 }
 
@@ -143,17 +160,18 @@ mod tests {
     #[test]
     fn a_gpu_without_a_table_is_answered_with_those_that_have_one() {
         let results = results();
-        for (name, says) in [
+        for (name, message) in [
             (
                 "b200",
-                "results/ has no table of a GPU 'b200'; there are nvidia-h100-80gb-hbm3, nvidia-h200, nvidia-l4",
+                "results/ has no table of a GPU 'b200'; \
+                 there are nvidia-h100-80gb-hbm3, nvidia-h200, nvidia-l4",
             ),
             (
                 "h",
                 "'h' is a part of nvidia-h100-80gb-hbm3 and nvidia-h200; give one",
             ),
         ] {
-            assert_eq!(chosen(&results, name).unwrap_err().to_string(), says);
+            assert_eq!(chosen(&results, name).unwrap_err().to_string(), message);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `compare selftest`: tests the gates with planted faults and with kernels that lack one of their barriers or waits, and the timer
-//! if there is a GPU.
+//! `compare selftest`: tests the gates with planted faults and with kernels that lack one of their
+//! barriers or waits, and the timer if there is a GPU.
 
 use crate::answer::Answer;
 use crate::judge::verdict::Exit;
@@ -22,14 +22,16 @@ use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
 
 const EXAMPLES: &str = "\
-Faults are planted in a model of attention, and each synchronisation site is removed from each kernel in the emulator. On a GPU the
+Faults are planted in a model of attention, and each synchronisation site is removed from each \
+kernel in the emulator. On a GPU the
 timer is checked, too.
 
 Example:
   compare selftest --stages 4,5
 
 Exit codes:
-  0  a gate kills every planted fault and, unless the stage lists the site as redundant, every mutant
+  0  a gate kills every planted fault and, unless the stage lists the site as redundant, every \
+mutant
   1  one survives, a site is listed wrongly, or the timer is wrong
   2  wrong usage, or an environment that cannot run what was asked
   3  NO DATA: a stage's kernels cannot be mutated here";
@@ -42,28 +44,29 @@ pub struct SelftestArgs {
     pub stages: Vec<String>,
 }
 
-/// Fails if a fault survives all gates, the correct model fails one, a mutant survives, a site is listed wrongly, a kernel is broken
-/// to begin with, or a check of the timer fails.
+/// Tests the gates and the timer. The answer fails if a fault survives all gates, the correct model
+/// fails one, a mutant survives, a site is listed wrongly, a kernel is broken to begin with, or a
+/// check of the timer fails.
 pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::open()?;
     let builds = ladder.builds()?;
     let named = select::stages(&args.stages, &builds)?;
-    let is_named = |stage: &&LoadedStage| named.iter().any(|named| named.id == stage.info().id);
-    let chosen: Vec<&LoadedStage> = ladder.stages.iter().filter(is_named).collect();
+    let mut chosen: Vec<&LoadedStage> = ladder.stages.iter().collect();
+    chosen.retain(|stage| named.iter().any(|build| build.id == stage.info().id));
     progress::say("planting faults (a few seconds)");
-    let found = faults::selftest();
+    let faults = faults::selftest();
     let sites = suppress_each(&chosen, Presets::All, |stage| {
         let id = &stage.info().id;
         progress::say(&format!(
             "removing each synchronisation site of {id} (seconds to a minute)"
         ));
     });
-    let mut rows = Row::self_test(&found, &sites);
+    let mut rows = Row::self_test(&faults, &sites);
     match &ladder.gpu {
         Ok(device) => {
             let name = &device.info().name;
             progress::say(&format!("checking the timer on {name} (half a minute)"));
-            rows.extend(timer(device, &ladder.stages)?);
+            rows.extend(check_timer(device, &ladder.stages)?);
         }
         Err(reason) => rows.push(Row::untested_timer(reason)),
     }
@@ -71,33 +74,31 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
 }
 
 fn answer(rows: &[Row]) -> Answer {
-    let wrong = rows.iter().filter(|row| row.failure().is_some()).count();
-    // Only the timer may go untested: it needs a GPU.
-    let is_untested = |row: &Row| {
-        row.says(GateId::S1) == Some(Verdict::NoData) && !matches!(row.kind, Kind::Timer(_))
-    };
-    let exit = Exit::of(wrong > 0, rows.iter().any(is_untested));
+    let has_failed = rows.iter().any(|row| row.failure().is_some());
+    let exit = Exit::of(has_failed, rows.iter().any(is_untested));
     Answer::page(exit, &blocks(rows))
 }
 
+/// Whether nothing was tested. Only the timer may go untested: it needs a GPU.
+fn is_untested(row: &Row) -> bool {
+    row.says(GateId::S1) == Some(Verdict::NoData) && !matches!(row.kind, Kind::Timer(_))
+}
+
 /// Checks the timer on the first stage's default variant and the claims' problem.
-fn timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Vec<Row>> {
+fn check_timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Vec<Row>> {
     let stage = &stages[0];
     let problem = claims_problem(Dtype::F16);
-    let prepared = stage.prepare(stage.info().default_variant, &problem);
-    let prepared = prepared
+    let prepared = stage
+        .prepare(stage.info().default_variant, &problem)
         .context("the timer needs a default variant that supports the problem of the claims")?;
-    let inputs = (0..2).map(|seed| Inputs::generate(&problem, Family::Normal, seed));
-    let contents = inputs
-        .map(|inputs| Staged::new(&inputs, Layout::Packed))
-        .collect();
-    let pool = device.pool(contents, false)?;
-    let checks = timer_checks(device, stage, &prepared, &pool, &Plan::default());
-    Ok(checks
-        .context("check the GPU with nvidia-smi and run again")?
-        .iter()
-        .map(timer_row)
-        .collect())
+    let contents = (0..2).map(|seed| {
+        let inputs = Inputs::generate(&problem, Family::Normal, seed);
+        Staged::new(&inputs, Layout::Packed)
+    });
+    let pool = device.pool(contents.collect(), false)?;
+    let checks = timer_checks(device, stage, &prepared, &pool, &Plan::default())
+        .context("check the GPU with nvidia-smi and run again")?;
+    Ok(checks.iter().map(timer_row).collect())
 }
 
 fn timer_row(check: &TimerCheck) -> Row {
@@ -109,28 +110,33 @@ mod tests {
     use super::*;
     use crate::testing::scenario::row;
 
+    fn exit(words: &str) -> Exit {
+        answer(&[row(words)]).exit
+    }
+
     #[test]
-    fn what_survives_fails_and_only_the_timer_may_go_untested() {
-        for (found, exit) in [
-            (
-                "self-test | : stale tile | self-test | S1 pass | cases 8 | cases_failed 8",
-                Exit::Pass,
-            ),
-            (
-                "self-test | : stale tile | self-test | S1 fail no gate fails",
-                Exit::Fail,
-            ),
-            ("scalar | : as it is | self-test | H1 fail race", Exit::Fail),
-            (
-                "self-test | : timer | self-test | S1 no_data not here",
-                Exit::Pass,
-            ),
-            (
-                "self-test | : synchronisation | self-test | S1 no_data not here",
-                Exit::Inconclusive,
-            ),
-        ] {
-            assert_eq!(answer(&[row(found)]).exit, exit, "{found}");
-        }
+    fn a_fault_that_is_killed_passes() {
+        let killed = "self-test | : stale tile | self-test | S1 pass | cases 8 | cases_failed 8";
+        assert_eq!(exit(killed), Exit::Pass);
+    }
+
+    #[test]
+    fn a_fault_that_survives_fails() {
+        let survivor = "self-test | : stale tile | self-test | S1 fail no gate fails";
+        assert_eq!(exit(survivor), Exit::Fail);
+    }
+
+    #[test]
+    fn a_kernel_that_is_broken_to_begin_with_fails() {
+        let broken = "scalar | : as it is | self-test | H1 fail race";
+        assert_eq!(exit(broken), Exit::Fail);
+    }
+
+    #[test]
+    fn only_the_timer_may_go_untested() {
+        let timer = "self-test | : timer | self-test | S1 no_data not here";
+        assert_eq!(exit(timer), Exit::Pass);
+        let sites = "self-test | : synchronisation | self-test | S1 no_data not here";
+        assert_eq!(exit(sites), Exit::Inconclusive);
     }
 }

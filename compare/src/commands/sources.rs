@@ -1,4 +1,5 @@
-//! `compare sources`, hidden: what a run's rows depend on, as hashes. `scripts/review` runs the stages whose hash differs.
+//! `compare sources`, hidden: what a run's rows depend on, as hashes. `scripts/review` runs the
+//! stages whose hash differs.
 
 use crate::answer::Answer;
 use crate::measure::builds::loaded;
@@ -7,31 +8,29 @@ use crate::table::StageMeta;
 use crate::table::session::by_id;
 use sha2::{Digest, Sha256};
 
-/// A line for the program, then one for each stage: a name and a hash.
+/// Returns a line for the program, then one for each stage: a name and a hash.
 pub fn sources() -> anyhow::Result<Answer> {
     let ladder = Ladder::without_gpu("not asked for")?;
     let builds = ladder.builds()?;
-    let stages = builds.iter().map(|stage| {
+    let mut lines = format!("program {}\n", env!("COMPARE_PROGRAM"));
+    for stage in &builds {
         let redundant = loaded(&ladder.stages, &stage.id).info().redundant;
-        let hash = digest(&format!("{}{redundant:?}", described(stage, &builds)));
-        format!("{} {hash}\n", stage.id)
-    });
-    let program = env!("COMPARE_PROGRAM");
-    Ok(Answer::pass(format!(
-        "program {program}\n{}",
-        String::from_iter(stages)
-    )))
+        let hash = digest(&format!("{}{redundant:?}", description(stage, &builds)));
+        lines += &format!("{} {hash}\n", stage.id);
+    }
+    Ok(Answer::pass(lines))
 }
 
-/// What a stage declares and is built of, and the kernels that its claims compare it with.
-fn described(stage: &StageMeta, all: &[StageMeta]) -> String {
-    let bases = stage
-        .claims
-        .iter()
-        .filter_map(|claim| claim.relation.base());
-    let bases = bases.filter_map(|base| by_id(all, base.stage));
-    let identities = bases.map(|base| base.identity.as_str());
-    format!("{stage:?}{:?}", Vec::from_iter(identities))
+/// Returns what a stage declares and is built of, and the kernels that its claims compare it with.
+fn description(stage: &StageMeta, all: &[StageMeta]) -> String {
+    let mut identities = Vec::new();
+    for claim in &stage.claims {
+        let base = claim.relation.base();
+        if let Some(base_stage) = base.and_then(|base| by_id(all, base.stage)) {
+            identities.push(base_stage.identity.as_str());
+        }
+    }
+    format!("{stage:?}{identities:?}")
 }
 
 fn digest(text: &str) -> String {
@@ -44,14 +43,18 @@ mod tests {
     use super::*;
     use crate::testing::ladder;
 
-    /// Which stages' descriptions differ after `edit`.
+    /// Returns the stages whose descriptions differ after `edit`.
     fn differing(edit: impl Fn(&mut [StageMeta])) -> Vec<String> {
         let before = ladder();
         let mut after = before.clone();
         edit(&mut after);
-        let pairs = before.iter().zip(&after);
-        let differs = pairs.filter(|(old, new)| described(old, &before) != described(new, &after));
-        differs.map(|(old, _)| old.id.clone()).collect()
+        let mut differing = Vec::new();
+        for (old, new) in before.iter().zip(&after) {
+            if description(old, &before) != description(new, &after) {
+                differing.push(old.id.clone());
+            }
+        }
+        differing
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Block {
         }
     }
 
-    /// `PASS: 37 variants pass every gate`
+    /// Returns a bold paragraph: `PASS: 37 variants pass every gate`.
     pub fn strong(text: impl Into<String>) -> Self {
         Block::Paragraph(Text::default().strong(text))
     }
@@ -58,7 +58,7 @@ pub struct Table {
 
 pub type TableRow = Vec<(String, Cell)>;
 
-/// A [`TableRow`], of any text for titles and anything that a cell can be.
+/// Builds a [`TableRow`] from pairs of a title and anything that a cell can be.
 macro_rules! row {
     ($($title:expr => $cell:expr),* $(,)?) => {
         vec![$((String::from($title), $crate::document::Cell::from($cell))),*]
@@ -67,7 +67,7 @@ macro_rules! row {
 pub(crate) use row;
 
 impl Table {
-    /// Every row must have the columns of the first.
+    /// Builds a table. Every row must have the columns of the first.
     pub fn of(rows: impl IntoIterator<Item = TableRow>) -> Self {
         let mut table = Self::default();
         for row in rows {
@@ -79,25 +79,38 @@ impl Table {
         table
     }
 
-    /// Without the columns that no row fills.
+    /// Returns the table without the columns that no row fills.
     pub fn filled(mut self) -> Self {
-        let is_filled = |column: usize| self.rows.iter().any(|row| !row[column].is_blank());
-        let filled: Vec<bool> = (0..self.columns.len()).map(is_filled).collect();
-        fn retain<T>(cells: &mut Vec<T>, filled: &[bool]) {
-            let mut is_filled = filled.iter();
-            cells.retain(|_| is_filled.next() == Some(&true));
+        let mut is_filled = vec![false; self.columns.len()];
+        for row in &self.rows {
+            for (column, cell) in row.iter().enumerate() {
+                is_filled[column] |= !cell.is_blank();
+            }
         }
-        retain(&mut self.columns, &filled);
-        self.rows.iter_mut().for_each(|row| retain(row, &filled));
+        retain_columns(&mut self.columns, &is_filled);
+        for row in &mut self.rows {
+            retain_columns(row, &is_filled);
+        }
         self
     }
 
     /// Whether the column holds figures and nothing else: these are aligned right.
     pub fn is_numeric(&self, column: usize) -> bool {
-        let cells = self.rows.iter().filter_map(|row| row.get(column));
-        let mut cells = cells.filter(|cell| !cell.is_blank()).peekable();
-        cells.peek().is_some() && cells.all(|cell| matches!(cell, Cell::Figure(_)))
+        let mut has_figure = false;
+        for row in &self.rows {
+            match row.get(column) {
+                Some(Cell::Figure(_)) => has_figure = true,
+                Some(Cell::Text(_)) => return false,
+                Some(Cell::Missing | Cell::Empty) | None => {}
+            }
+        }
+        has_figure
     }
+}
+
+fn retain_columns<T>(cells: &mut Vec<T>, is_kept: &[bool]) {
+    let mut columns = is_kept.iter();
+    cells.retain(|_| columns.next() == Some(&true));
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -105,9 +118,9 @@ pub enum Cell {
     Text(Text),
     /// `34,077`, `9.537 µs`, `1.747x [1.736, 1.755]`
     Figure(String),
-    /// A dash.
+    /// A figure that is not there, shown as a dash.
     Missing,
-    /// Nothing, where the page says what that means.
+    /// A cell without text, where the page explains what that means.
     Empty,
 }
 
@@ -116,7 +129,7 @@ impl Cell {
         matches!(self, Cell::Missing | Cell::Empty)
     }
 
-    /// `9.537 µs (wmma-pv-32x128)`
+    /// Adds a note in parentheses: `9.537 µs (wmma-pv-32x128)`.
     pub fn noted(self, note: impl Display) -> Self {
         self.shown().plain(format!(" ({note})")).into()
     }
@@ -137,8 +150,8 @@ impl<T: Into<Text>> From<T> for Cell {
     }
 }
 
-/// A line of text. `Text::from("run `compare diff` again")` takes what is between backticks as code; [`Text::plain`] takes
-/// text as it is.
+/// A line of text. `Text::from("run `compare diff` again")` takes what is between backticks as
+/// code; [`Text::plain`] takes text as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Text(pub Vec<Span>);
 
@@ -147,7 +160,7 @@ pub enum Span {
     Plain(String),
     Strong(String),
     Code(String),
-    /// To a file of this repository. Nothing that was read becomes a link.
+    /// A link to a file of this repository. Nothing that was read from outside becomes a link.
     Link {
         text: String,
         file: String,
@@ -156,19 +169,21 @@ pub enum Span {
 
 impl Text {
     pub fn strong(self, text: impl Into<String>) -> Self {
-        self.with(Span::Strong(text.into()))
+        self.push(Span::Strong(text.into()))
     }
 
     pub fn link(self, text: impl Into<String>, file: impl Into<String>) -> Self {
-        let (text, file) = (text.into(), file.into());
-        self.with(Span::Link { text, file })
+        self.push(Span::Link {
+            text: text.into(),
+            file: file.into(),
+        })
     }
 
     pub fn plain(self, text: impl Into<String>) -> Self {
-        self.with(Span::Plain(text.into()))
+        self.push(Span::Plain(text.into()))
     }
 
-    fn with(mut self, span: Span) -> Self {
+    fn push(mut self, span: Span) -> Self {
         self.0.push(span);
         self
     }
@@ -176,29 +191,35 @@ impl Text {
 
 impl<T: Into<String>> From<T> for Text {
     fn from(text: T) -> Self {
-        let text = text.into();
-        let mut parts: Vec<&str> = text.split('`').collect();
+        let source = text.into();
+        let parts: Vec<&str> = source.split('`').collect();
         // A backtick without its fellow is text.
-        let last = parts.len().is_multiple_of(2).then(|| parts.pop()).flatten();
-        let part = |(index, part): (usize, &&str)| match index % 2 {
-            0 => Span::Plain(part.to_string()),
-            _ => Span::Code(part.to_string()),
-        };
-        let mut all = Text(parts.iter().enumerate().map(part).collect());
-        if let Some(last) = last {
-            all = all.plain(format!("`{last}"));
+        let has_unpaired_backtick = parts.len().is_multiple_of(2);
+        let mut spans = Vec::new();
+        for (index, part) in parts.iter().enumerate() {
+            let is_last = index + 1 == parts.len();
+            spans.push(if is_last && has_unpaired_backtick {
+                Span::Plain(format!("`{part}"))
+            } else if index.is_multiple_of(2) {
+                Span::Plain(part.to_string())
+            } else {
+                Span::Code(part.to_string())
+            });
         }
-        all
+        Text(spans)
     }
 }
 
 impl Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|span| match span {
-            Span::Plain(text) | Span::Strong(text) | Span::Code(text) | Span::Link { text, .. } => {
-                f.write_str(text)
-            }
-        })
+        for span in &self.0 {
+            let (Span::Plain(text)
+            | Span::Strong(text)
+            | Span::Code(text)
+            | Span::Link { text, .. }) = span;
+            f.write_str(text)?;
+        }
+        Ok(())
     }
 }
 
@@ -208,16 +229,23 @@ mod tests {
 
     #[test]
     fn columns_of_figures_are_known_by_their_cells() {
-        let row = |words: &str, figures, mixed| row! { "words" => words, "figures" => figures, "mixed" => mixed, "missing" => Cell::Missing };
-        let one = || Cell::Figure("1".into());
+        let figure = Cell::Figure("1".into());
         let table = Table::of([
-            row("a", Cell::Missing, one()),
-            row("b", one(), "none".into()),
+            row! {
+                "words" => "a",
+                "figures" => Cell::Missing,
+                "mixed" => figure.clone(),
+                "missing" => Cell::Missing,
+            },
+            row! {
+                "words" => "b",
+                "figures" => figure,
+                "mixed" => "none",
+                "missing" => Cell::Missing,
+            },
         ]);
-        assert_eq!(
-            [0, 1, 2, 3, 4].map(|column| table.is_numeric(column)),
-            [false, true, false, false, false]
-        );
+        let is_numeric = [0, 1, 2, 3, 4].map(|column| table.is_numeric(column));
+        assert_eq!(is_numeric, [false, true, false, false, false]);
         assert_eq!(table.filled().columns, ["words", "figures", "mixed"]);
     }
 

@@ -2,20 +2,21 @@
 
 use common::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
 
-/// Multiply-adds twice: about half a millisecond of a good kernel on an H100, hundreds of times an empty launch.
-const MOST_FLOPS: u64 = 250_000_000_000;
+/// The most operations, where a multiply-add is two: about half a millisecond of a good kernel on
+/// an H100, hundreds of times an empty launch.
+const MAX_FLOPS: u64 = 250_000_000_000;
 
-/// Of Q, K and V together: the host generates, uploads and judges them.
-const MOST_ELEMENTS: usize = 1 << 24;
+/// The most elements of Q, K and V together: the host generates, uploads and judges them.
+const MAX_ELEMENTS: usize = 1 << 24;
 
 const HEADS: [usize; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 40, 64];
 
-/// Of seq_q and seq_kv: between them lengths are drawn by their logarithms.
-const MOST_SEQ: f64 = 16_384.0;
+/// The longest seq_q and seq_kv: lengths are drawn by their logarithms.
+const MAX_SEQ: f64 = 16_384.0;
 
-const MOST_BATCH: f64 = 64.0;
+const MAX_BATCH: f64 = 64.0;
 
-/// Numbers by Steele, Lea and Flood's SplitMix64: the same problems for a seed on every machine.
+/// Steele, Lea and Flood's SplitMix64: the same problems for a seed on every machine.
 struct Random(u64);
 
 impl Random {
@@ -31,26 +32,29 @@ impl Random {
         all[(self.next() % all.len() as u64) as usize]
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From 1 to `most`, uniform in the logarithm.
-    fn extent(&mut self, most: f64) -> usize {
-        (most + 1.0).powf(self.share()) as usize
+    /// Returns an extent from 1 to `max`, uniform in the logarithm.
+    fn extent(&mut self, max: f64) -> usize {
+        (max + 1.0).powf(self.share()) as usize
     }
 
-    /// Longer ones more often: of short ones most take as long as an empty launch. Every other one is a power of two.
+    /// Returns a sequence's length, long ones more often: most short ones take as long as an empty
+    /// launch. Every other one is a power of two.
     fn length(&mut self) -> usize {
-        let length = (MOST_SEQ + 1.0).powf(self.share().sqrt()) as usize;
-        match self.next() % 2 {
-            0 => length,
-            _ => 1 << (length as f64).log2().round() as u32,
+        let length = (MAX_SEQ + 1.0).powf(self.share().sqrt()) as usize;
+        if self.next().is_multiple_of(2) {
+            length
+        } else {
+            1 << (length as f64).log2().round() as u32
         }
     }
 
-    /// Half of them in E4M3, whose kernels have times of their own; half with as many queries as keys, a quarter with few queries.
+    /// Returns a problem. Half of them are in E4M3, whose kernels have times of their own; half
+    /// have as many queries as keys, a quarter have few queries.
     fn problem(&mut self) -> Problem {
         let dtype = self.one_of(&[Dtype::F16, Dtype::Bf16, Dtype::E4m3, Dtype::E4m3]);
         let mask = self.one_of(&Mask::ALL);
@@ -63,7 +67,7 @@ impl Random {
             _ => self.extent(16.0),
         };
         let shape = Shape {
-            batch: self.extent(MOST_BATCH),
+            batch: self.extent(MAX_BATCH),
             heads_q,
             heads_kv: if heads_q.is_multiple_of(group) {
                 heads_q / group
@@ -79,12 +83,12 @@ impl Random {
 }
 
 fn fits(problem: &Problem) -> bool {
-    let elements = |extents: [usize; 4]| extents.iter().product::<usize>();
-    let all = elements(problem.shape.q_extents()) + 2 * elements(problem.shape.kv_extents());
-    all <= MOST_ELEMENTS && problem.flops() <= MOST_FLOPS
+    let queries: usize = problem.shape.q_extents().iter().product();
+    let keys: usize = problem.shape.kv_extents().iter().product();
+    queries + 2 * keys <= MAX_ELEMENTS && problem.flops() <= MAX_FLOPS
 }
 
-/// So many different problems that a GPU computes in milliseconds.
+/// Returns `count` different problems, each of which a GPU computes in milliseconds.
 pub fn problems(seed: u64, count: usize) -> Vec<Problem> {
     let mut random = Random(seed);
     let mut problems: Vec<Problem> = Vec::new();
@@ -114,29 +118,32 @@ mod tests {
         assert_ne!(drawn[..50], problems(2, 50));
         let kinds: BTreeSet<_> = drawn
             .iter()
-            .map(|of| (of.dtype, of.mask, of.shape.head_dim))
+            .map(|problem| (problem.dtype, problem.mask, problem.shape.head_dim))
             .collect();
         assert_eq!(
             kinds.len(),
             Dtype::ALL.len() * Mask::ALL.len() * HEAD_DIMS.len()
         );
-        let count = |is: fn(&Shape) -> bool| drawn.iter().filter(|of| is(&of.shape)).count();
-        assert!(count(|of| of.heads_kv < of.heads_q) > 40);
-        assert!(
-            count(|of| of.seq_q == of.seq_kv) > 40 && count(|of| of.seq_q * 16 < of.seq_kv) > 40
-        );
-        assert!(count(|of| of.seq_kv > 4096) > 10 && count(|of| of.batch > 16) > 10);
-        assert!(count(|of| of.seq_kv > 16_384 || of.batch > 64) == 0);
+        let count = |is_counted: fn(&Shape) -> bool| {
+            let shapes = drawn.iter().map(|problem| &problem.shape);
+            shapes.filter(|shape| is_counted(shape)).count()
+        };
+        assert!(count(|shape| shape.heads_kv < shape.heads_q) > 40);
+        assert!(count(|shape| shape.seq_q == shape.seq_kv) > 40);
+        assert!(count(|shape| shape.seq_q * 16 < shape.seq_kv) > 40);
+        assert!(count(|shape| shape.seq_kv > 4096) > 10);
+        assert!(count(|shape| shape.batch > 16) > 10);
+        assert_eq!(count(|shape| shape.seq_kv > 16_384 || shape.batch > 64), 0);
     }
 
     #[test]
     fn no_random_problem_is_more_than_a_gpu_computes_in_milliseconds() {
         for problem in problems(1, 1000) {
-            assert!(problem.flops() <= MOST_FLOPS, "{problem:?}");
+            assert!(problem.flops() <= MAX_FLOPS, "{problem:?}");
         }
         // Some are drawn that are more.
         let mut random = Random(1);
-        let large = (0..1000).filter(|_| random.problem().flops() > MOST_FLOPS);
+        let large = (0..1000).filter(|_| random.problem().flops() > MAX_FLOPS);
         assert!(large.count() > 10);
     }
 }

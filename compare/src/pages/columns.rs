@@ -3,10 +3,17 @@
 use crate::table::Row;
 use common::metric::Metric;
 
-/// The column of a figure, and its name there, which a figure that is alone in its column does not need.
-pub fn column(metric: Metric) -> (&'static str, &'static str) {
+/// The column of a figure.
+#[derive(Clone, Copy)]
+pub struct Column {
+    pub title: &'static str,
+    /// The name of the figure in its column; a figure that is alone there needs none.
+    pub part: &'static str,
+}
+
+pub fn column(metric: Metric) -> Column {
     use Metric::*;
-    match metric {
+    let (title, part) = match metric {
         DynamicSharedBytes => ("shared bytes", ""),
         StaticSharedBytes => ("shared bytes", "static"),
         SpillBytes => ("spills", "bytes"),
@@ -55,26 +62,32 @@ pub fn column(metric: Metric) -> (&'static str, &'static str) {
         Shuffles => ("warp exchange", "shuffles"),
         Votes => ("warp exchange", "votes"),
         other => (other.label(), ""),
-    }
+    };
+    Column { title, part }
 }
 
 /// The title of the column of a main loop's instructions.
 const MAIN_LOOP: &str = "main loop";
 
-/// Returns `372 instructions: HMMA 32, LDSM 36`, without the classes that do not occur; nothing where no code was read.
+/// Returns `372 instructions: HMMA 32, LDSM 36`, without the classes that do not occur; nothing
+/// where no code was read.
 pub fn main_loop(row: &Row) -> Option<String> {
-    let all = row.value(Metric::LoopInstructions)?;
-    let is_class =
-        |metric: &&Metric| **metric != Metric::LoopInstructions && column(**metric).0 == MAIN_LOOP;
-    let classes = Metric::ALL.iter().filter(is_class);
-    let classes = classes.filter_map(|metric| {
-        let value = row.value(*metric).filter(|value| *value > 0.0)?;
-        Some(format!("{} {}", column(*metric).1, metric.show(value)))
-    });
-    let classes = Vec::from_iter(classes).join(", ");
+    let instructions = row.value(Metric::LoopInstructions)?;
+    let mut classes = Vec::new();
+    for metric in Metric::ALL {
+        let Column { title, part } = column(*metric);
+        if title != MAIN_LOOP || *metric == Metric::LoopInstructions {
+            continue;
+        }
+        match row.value(*metric) {
+            Some(value) if value > 0.0 => classes.push(format!("{part} {}", metric.show(value))),
+            _ => {}
+        }
+    }
     Some(format!(
-        "{} instructions: {classes}",
-        Metric::LoopInstructions.show(all)
+        "{} instructions: {}",
+        Metric::LoopInstructions.show(instructions),
+        classes.join(", ")
     ))
 }
 
@@ -85,12 +98,17 @@ mod tests {
 
     #[test]
     fn a_main_loop_is_its_classes_that_occur() {
-        let found =
-            |words: &str| main_loop(&row(&format!("wmma | f16 d64 sm_90a | ptxas | {words}")));
-        let says = "372 instructions: multiply-adds 65,536, HMMA 32, LDS 15";
-        let words =
-            "loop_instructions 372 | loop_macs 65536 | loop_hmma 32 | loop_hgmma 0 | loop_lds 15";
-        assert_eq!(found(words).as_deref(), Some(says));
-        assert_eq!(found("registers 96"), None);
+        let read = row(
+            "wmma | f16 d64 sm_90a | ptxas | loop_instructions 372 | loop_macs 65536 | \
+             loop_hmma 32 | loop_hgmma 0 | loop_lds 15",
+        );
+        let summary = "372 instructions: multiply-adds 65,536, HMMA 32, LDS 15";
+        assert_eq!(main_loop(&read).as_deref(), Some(summary));
+    }
+
+    #[test]
+    fn a_kernel_whose_code_was_not_read_has_no_main_loop() {
+        let unread = row("wmma | f16 d64 sm_90a | ptxas | registers 96");
+        assert_eq!(main_loop(&unread), None);
     }
 }

@@ -1,17 +1,18 @@
-//! What a run in the emulator knows of each stage, in the place of times: what the kernel asks of shared memory, tensor cores and
-//! barriers, and how that compares with the stage before.
+//! What a run in the emulator knows about each stage, in the place of times: what the kernel asks
+//! of shared memory, tensor cores and barriers, and how that compares with the stage before.
 
-use super::{or_dash, state};
+use super::blocks::table_block;
+use super::cells::{decimals, or_dash};
+use super::words::state_with_gates;
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::blocks;
-use crate::judge::claims::Claimed;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::table::{Kind, ProblemPlace, Row, StageMeta, Subject};
+use crate::table::{Kind, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::verdict::Verdict;
 
-/// A figure of the table: a sum of counters.
+/// A figure of the table, which is a sum of counters.
 struct Count {
     title: &'static str,
     parts: &'static [Metric],
@@ -58,51 +59,89 @@ impl Count {
     }
 }
 
-/// Returns a row per stage that ran, and what the figures are of; of a quick run, which counts nothing, the gates alone.
-pub fn blocks(report: &Report<'_>) -> Vec<Block> {
-    let stages = report.view.stages.iter();
-    let ran = stages.filter_map(|stage| Some((stage, checked_variant(report, stage)?)));
-    let ran = Vec::from_iter(ran);
-    let has_counters =
-        (ran.iter()).any(|(stage, subject)| counters(report, stage, subject).is_some());
-    let is_green = |subject: &Subject| state_of(report, subject) == Some(&State::Green);
-    let shows_gates = !has_counters || !ran.iter().all(|(_, subject)| is_green(subject));
-    let named = |stage: &StageMeta| {
-        let name = stage.id.trim_start_matches("stage");
-        row! { "stage" => name.replacen('-', " ", 1) }
-    };
-    let counted = ran.iter().map(|(stage, subject)| {
-        let gates = state_of(report, subject).filter(|_| shows_gates);
-        let gates = row! { "gates" => or_dash(gates.map(state)) };
-        [named(stage), gates, figures(report, stage, subject)].concat()
-    });
-    let counted = Table::of(counted).filled();
-    let built = ran
-        .iter()
-        .map(|(stage, subject)| [named(stage), build_figures(report, stage, subject)].concat());
-    // A table of its own, so that both fit a terminal; without nvcc there is none.
-    let built = Table::of(built).filled();
-    let built = (built.columns.len() > 1).then_some(Block::Table(built));
-    let about = "Each stage's default variant at mission (1x8x512x64), full mask, as the emulator counts it, and beside it the factor over \
-                 the stage's predecessor: wavefronts and bank conflicts of shared memory, tensor multiply-adds, bytes read and written \
-                 in global memory, barriers and waits of blocks, groups and mbarriers. Claims: those that counters judge and that hold.";
-    let about = has_counters.then(|| Block::paragraph(about));
-    super::some(counted)
-        .into_iter()
-        .chain(built)
-        .chain(about)
-        .collect()
+/// The default variant of a stage that ran.
+struct Ran<'a> {
+    stage: &'a StageMeta,
+    subject: Subject,
 }
 
-/// The default variant of a stage if the run checked it, else the first that it did.
+/// Returns a row per stage that ran, and what the figures are; of a quick run, which counts
+/// nothing, the gates alone.
+pub fn blocks(report: &Report<'_>) -> Vec<Block> {
+    let stages = stages_that_ran(report);
+    let has_counters = stages
+        .iter()
+        .any(|ran| counters(report, ran.stage, &ran.subject).is_some());
+    let is_green = stages
+        .iter()
+        .all(|ran| state_of(report, &ran.subject) == Some(&State::Green));
+    let mut blocks = table_block(counters_table(report, &stages, !has_counters || !is_green));
+    // A table of its own, so that both fit a terminal; without nvcc there is none.
+    let build_table = build_table(report, &stages);
+    if build_table.columns.len() > 1 {
+        blocks.push(Block::Table(build_table));
+    }
+    if has_counters {
+        blocks.push(Block::paragraph(
+            "Each stage's default variant at mission (1x8x512x64), full mask, as the emulator \
+             counts it, and beside it the factor over the stage's predecessor: wavefronts and bank \
+             conflicts of shared memory, tensor multiply-adds, bytes read and written in global \
+             memory, barriers and waits of blocks, groups and mbarriers. Claims: those that \
+             counters judge and that hold.",
+        ));
+    }
+    blocks
+}
+
+fn stages_that_ran<'a>(report: &'a Report<'_>) -> Vec<Ran<'a>> {
+    let mut ran = Vec::new();
+    for stage in report.view.stages {
+        if let Some(subject) = checked_variant(report, stage) {
+            ran.push(Ran { stage, subject });
+        }
+    }
+    ran
+}
+
+fn counters_table(report: &Report<'_>, ran: &[Ran<'_>], shows_gates: bool) -> Table {
+    let mut rows = Vec::new();
+    for Ran { stage, subject } in ran {
+        let gates = if shows_gates {
+            state_of(report, subject).map(state_with_gates)
+        } else {
+            None
+        };
+        let mut cells = row! { "stage" => title(stage), "gates" => or_dash(gates) };
+        cells.extend(figures(report, stage, subject));
+        rows.push(cells);
+    }
+    Table::of(rows).filled()
+}
+
+fn build_table(report: &Report<'_>, ran: &[Ran<'_>]) -> Table {
+    let mut rows = Vec::new();
+    for Ran { stage, subject } in ran {
+        let mut cells = row! { "stage" => title(stage) };
+        cells.extend(build_figures(report, stage, subject));
+        rows.push(cells);
+    }
+    Table::of(rows).filled()
+}
+
+/// Returns `5 swizzle` for `stage5-swizzle`.
+fn title(stage: &StageMeta) -> String {
+    let name = stage.id.trim_start_matches("stage");
+    name.replacen('-', " ", 1)
+}
+
+/// Returns the default variant of a stage if the run checked it, else the first that it did.
 fn checked_variant(report: &Report<'_>, stage: &StageMeta) -> Option<Subject> {
-    let is_checked = |subject: &Subject| {
+    let default = stage.subject(&stage.default_variant);
+    let mut subjects = [default].into_iter().chain(stage.subjects());
+    subjects.find(|subject| {
         let state = state_of(report, subject);
         state.is_some_and(|state| !matches!(state, State::NotRun(_)))
-    };
-    let default = stage.subject(&stage.default_variant);
-    let mut all = [default].into_iter().chain(stage.subjects());
-    all.find(is_checked)
+    })
 }
 
 fn state_of<'a>(report: &'a Report<'_>, subject: &Subject) -> Option<&'a State> {
@@ -112,88 +151,98 @@ fn state_of<'a>(report: &'a Report<'_>, subject: &Subject) -> Option<&'a State> 
 }
 
 fn counters<'a>(report: &'a Report<'_>, stage: &StageMeta, subject: &Subject) -> Option<&'a Row> {
-    counter_row(report, subject, stage.first_place())
+    let table = &report.view.table;
+    let row = table.row(subject, Kind::Counters(stage.first_place()))?;
+    (!report.view.is_stale(row)).then_some(row)
 }
 
-fn counter_row<'a>(
-    report: &'a Report<'_>,
-    subject: &Subject,
-    place: ProblemPlace,
-) -> Option<&'a Row> {
-    let row = report.view.table.row(subject, Kind::Counters(place))?;
-    (!report.view.is_stale(row)).then_some(row)
+/// Returns the counters of the stage's predecessor at the stage's own problem.
+fn counters_before<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Option<&'a Row> {
+    let before = report.view.stage(stage.predecessor.as_ref()?)?;
+    let default = before.subject(&before.default_variant);
+    counters(report, stage, &default)
 }
 
 fn figures(report: &Report<'_>, stage: &StageMeta, subject: &Subject) -> TableRow {
     let own = counters(report, stage, subject);
-    let base = stage.predecessor.as_ref().and_then(|id| {
-        let before = report.view.stage(id)?;
-        let default = before.subject(&before.default_variant);
-        counter_row(report, &default, stage.first_place())
-    });
-    let cell = |count: &Count| {
-        let value = own.and_then(|row| count.value(row));
-        let before = base
-            .and_then(|row| count.value(row))
-            .filter(|before| *before > 0.0);
-        let shown = value.map(|value| match before {
-            Some(before) => format!("{} {:.2}x", compact(value), value / before),
-            None => compact(value),
-        });
-        (count.title.to_string(), or_dash(shown))
-    };
-    let claims = ("claims".to_string(), claims_cell(report, stage));
-    COUNTS.iter().map(cell).chain([claims]).collect()
+    let before = counters_before(report, stage);
+    let mut cells = TableRow::new();
+    for count in &COUNTS {
+        cells.push((count.title.into(), count_cell(count, own, before)));
+    }
+    cells.push(("claims".into(), claims_cell(report, stage)));
+    cells
 }
 
-/// `3 of 4`: claims that counters judge.
-fn claims_cell(report: &Report<'_>, stage: &StageMeta) -> Cell {
-    let is_judged = |claimed: &&Claimed| {
-        let decided = [Verdict::Pass, Verdict::Fail].contains(&claimed.finding.verdict);
-        claimed.stage == stage.id && !claimed.claim.is_of_speed() && decided
+fn count_cell(count: &Count, own: Option<&Row>, before: Option<&Row>) -> Cell {
+    let Some(value) = own.and_then(|row| count.value(row)) else {
+        return Cell::Missing;
     };
-    let judged = Vec::from_iter(report.claims.iter().filter(is_judged));
-    if judged.is_empty() {
+    let shown = compact(value);
+    match before.and_then(|row| count.value(row)) {
+        Some(before) if before > 0.0 => format!("{shown} {:.2}x", value / before).into(),
+        _ => shown.into(),
+    }
+}
+
+/// Returns `3 of 4`: claims that counters judge.
+fn claims_cell(report: &Report<'_>, stage: &StageMeta) -> Cell {
+    let mut held = 0;
+    let mut judged = 0;
+    for claimed in &report.claims {
+        if claimed.stage != stage.id || claimed.claim.is_of_speed() {
+            continue;
+        }
+        match claimed.finding.verdict {
+            Verdict::Pass => {
+                held += 1;
+                judged += 1;
+            }
+            Verdict::Fail => judged += 1,
+            Verdict::NoData | Verdict::Ambiguous => {}
+        }
+    }
+    if judged == 0 {
         return Cell::Missing;
     }
-    let holds = |claimed: &&&Claimed| claimed.finding.verdict == Verdict::Pass;
-    let held = judged.iter().filter(holds).count();
-    format!("{held} of {}", judged.len()).into()
+    format!("{held} of {judged}").into()
 }
 
-/// What nvcc made of the first element type at the claims' head size, by the last architecture that it was asked for.
+/// Returns what nvcc made of the first element type at the claims' head size, by the last
+/// architecture that it was asked for.
 fn build_figures(report: &Report<'_>, stage: &StageMeta, subject: &Subject) -> TableRow {
-    let place = stage.first_place();
     let table = &report.view.table;
+    let first_instance = stage.first_place().instance();
     let built = table
         .compiled(subject)
-        .filter(|compiled| Some(compiled.instance) == place.instance())
+        .filter(|compiled| Some(compiled.instance) == first_instance)
         .map(|compiled| compiled.row)
         .filter(|row| row.has(Metric::Occupancy))
         .last();
-    let figure = |metric: Metric| built.and_then(|row| Some(metric.show(row.value(metric)?)));
-    let per_sm = built.and_then(|row| blocks::per_sm(table, row, row.value(Metric::Occupancy)?));
+    let figure = |metric: Metric| {
+        let value = built?.value(metric)?;
+        Some(metric.show(value))
+    };
+    let blocks = built.and_then(|row| blocks::per_sm(table, row, row.value(Metric::Occupancy)?));
     row! {
         "registers" => or_dash(figure(Metric::Registers)),
-        "blocks per SM" => or_dash(per_sm.map(|blocks| blocks.to_string())),
-    "instructions in the main loop" => or_dash(figure(Metric::LoopInstructions)),
+        "blocks per SM" => or_dash(blocks.map(|blocks| blocks.to_string())),
+        "instructions in the main loop" => or_dash(figure(Metric::LoopInstructions)),
     }
 }
 
-/// Three digits: `692k`, `17.8M`.
+/// Returns three digits: `692k`, `17.8M`.
 fn compact(value: f64) -> String {
-    let (scaled, unit) = match value {
-        v if v >= 999.5e6 => (v / 1e9, "G"),
-        v if v >= 999.5e3 => (v / 1e6, "M"),
-        v if v >= 1e3 => (v / 1e3, "k"),
-        v => return format!("{v:.0}"),
+    let (scaled, unit) = if value >= 999.5e6 {
+        (value / 1e9, "G")
+    } else if value >= 999.5e3 {
+        (value / 1e6, "M")
+    } else if value >= 1e3 {
+        (value / 1e3, "k")
+    } else {
+        return format!("{value:.0}");
     };
-    let decimals = match scaled {
-        v if v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        _ => 2,
-    };
-    format!("{scaled:.decimals$}{unit}")
+    format!("{scaled:.*}{unit}", decimals(scaled))
 }
 
 #[cfg(test)]
@@ -211,27 +260,29 @@ mod tests {
     #[test]
     fn a_run_in_the_emulator_shows_what_it_counted_over_the_stage_before() {
         let page = page(
-            "emulated; wmma mission emulator: shared_read_wavefronts 692224 | shared_write_wavefronts 299008 | \
-             async_write_wavefronts 0 | shared_read_conflicts 0 | shared_write_conflicts 131072 | async_write_conflicts 0; \
-             cpasync mission emulator: shared_read_wavefronts 300000 | shared_write_wavefronts 99008 | \
-             async_write_wavefronts 131072 | shared_read_conflicts 0 | shared_write_conflicts 0 | async_write_conflicts 0",
+            "emulated; wmma mission emulator: \
+             shared_read_wavefronts 692224 | shared_write_wavefronts 299008 | \
+             async_write_wavefronts 0 | shared_read_conflicts 0 | \
+             shared_write_conflicts 131072 | async_write_conflicts 0; \
+             cpasync mission emulator: \
+             shared_read_wavefronts 300000 | shared_write_wavefronts 99008 | \
+             async_write_wavefronts 131072 | shared_read_conflicts 0 | \
+             shared_write_conflicts 0 | async_write_conflicts 0",
         );
-        for says in [
+        for line in [
             "| stage     | wavefronts | conflicts | claims |",
             "| 0 scalar  | 991k       | 131k      | 1 of 1 |",
             "| 1 cpasync | 530k 0.53x | 0 0.00x   | 1 of 1 |",
         ] {
-            assert!(page.contains(says), "{says}: {page}");
+            assert!(page.contains(line), "{line}: {page}");
         }
     }
 
     #[test]
     fn what_is_not_counted_has_no_column_and_a_failure_has_one() {
         let quick = page("emulated; - mission; tier 0");
-        assert!(
-            quick.contains("gates") && !quick.contains("wavefronts"),
-            "{quick}"
-        );
+        assert!(quick.contains("gates"), "{quick}");
+        assert!(!quick.contains("wavefronts"), "{quick}");
         let failed = page("emulated; wmma all: C3 fail").to_lowercase();
         assert!(failed.contains("fail c3"), "{failed}");
     }
@@ -240,10 +291,11 @@ mod tests {
     fn what_nvcc_made_is_a_table_of_its_own() {
         let built = page(
             "emulated; + cpasync | f16 d64 | kernel | threads 128; \
-             + cpasync | f16 d64 sm_90a | ptxas | registers 120 | occupancy 0.25 | loop_instructions 357",
+             + cpasync | f16 d64 sm_90a | ptxas | registers 120 | occupancy 0.25 | \
+             loop_instructions 357",
         );
-        let says = "| 1 cpasync | 120       | 4             | 357                           |";
-        assert!(built.contains(says), "{built}");
+        let line = "| 1 cpasync | 120       | 4             | 357                           |";
+        assert!(built.contains(line), "{built}");
         assert!(!page("emulated").contains("registers"));
     }
 

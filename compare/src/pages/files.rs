@@ -1,4 +1,4 @@
-//! The files of a report on a run, and what the run prints.
+//! The files of a report on a run, and the pages of the workspace.
 
 use super::{figure, generated, report};
 use crate::document;
@@ -10,6 +10,7 @@ use crate::table::{Results, StageMeta, StoreError, Table};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
+/// A file and the text that it should have.
 pub struct Rendered {
     pub path: PathBuf,
     pub text: String,
@@ -17,29 +18,36 @@ pub struct Rendered {
 
 const REPORT: &str = "COMPARE.md";
 
-/// Writes the report into the run's folder and, of a run of all stages on a GPU, as COMPARE.md of the workspace at `root`: the committed
-/// one knows more than any other run does.
+/// The pages with generated parts, beside those of the stages.
+const PAGES: [&str; 3] = ["README.md", "docs/ladder.md", "docs/rows.md"];
+
+/// Writes the report into the run's folder and, of a run of all stages on a GPU, as COMPARE.md of
+/// the workspace at `root`: the committed one knows more than any other run does. Returns a
+/// description of where the report is.
 pub fn write_report(
-    about: &Report<'_>,
+    report: &Report<'_>,
     folder: &Path,
     root: Option<&Path>,
 ) -> Result<String, StoreError> {
-    let text = document::markdown::markdown(&report::document(about, &[]));
+    let text = document::markdown::markdown(&report::document(report, &[]));
     let path = folder.join(REPORT);
     write_atomically(&path, text.as_bytes())?;
-    let (run, place) = (folder.display(), path.display());
-    let mut places = format!("run: {run}\nreport: {place}");
-    let is_on_gpu = about.view.run.is_some_and(|run| run.gpu().is_some());
-    let is_whole = about.view.is_whole() && !about.view.is_quick();
-    if let Some(root) = root.filter(|_| is_on_gpu && is_whole) {
-        let path = root.join(REPORT);
-        places += &format!("\nand in {}", path.display());
-        write_atomically(&path, text.as_bytes())?;
+    let mut places = format!("run: {}\nreport: {}", folder.display(), path.display());
+    let is_on_gpu = report.view.run.is_some_and(|run| run.gpu().is_some());
+    let is_whole = report.view.is_whole() && !report.view.is_quick();
+    match root {
+        Some(root) if is_on_gpu && is_whole => {
+            let main_path = root.join(REPORT);
+            write_atomically(&main_path, text.as_bytes())?;
+            places += &format!("\nand in {}", main_path.display());
+        }
+        _ => {}
     }
     Ok(places)
 }
 
-/// COMPARE.md about the table in the folder `gpu` of results/, with a line for each other one.
+/// Returns COMPARE.md about the table in the folder `gpu` of results/, with a line for each other
+/// one.
 pub fn report_on(
     results: &Results,
     stages: &[StageMeta],
@@ -57,26 +65,33 @@ fn page(reports: &[Report<'_>]) -> String {
 
 /// Returns the tables of all GPUs, that of `main` first.
 fn tables(results: &Results, main: &str) -> Vec<Table> {
-    let others = results.gpus.keys().filter(|gpu| *gpu != main);
-    let gpus = [main].into_iter().chain(others.map(String::as_str));
-    gpus.map(|gpu| results.of_gpu(gpu)).collect()
+    let mut tables = vec![results.of_gpu(main)];
+    for gpu in results.gpus.keys() {
+        if gpu != main {
+            tables.push(results.of_gpu(gpu));
+        }
+    }
+    tables
 }
 
-/// The reports of the tables, the first with what the library chooses.
+/// Returns the reports of the tables, the first with what the library chooses.
 fn reports<'a>(
     tables: &'a [Table],
     stages: &'a [StageMeta],
     library: Library<'_>,
 ) -> Vec<Report<'a>> {
-    let view = tables.iter().map(|table| View::committed(stages, table));
-    let mut reports: Vec<Report<'a>> = view.map(verdict::report).collect();
+    let mut reports = Vec::new();
+    for table in tables {
+        reports.push(verdict::report(View::committed(stages, table)));
+    }
     if let Some(first) = reports.first_mut() {
         first.chosen = choice::choices(&first.view, library);
     }
     reports
 }
 
-/// COMPARE.md from the table of [`Results::main`], and the pages of the workspace at `root` that have generated parts.
+/// Returns COMPARE.md from the table of [`Results::main`], and the pages of the workspace at `root`
+/// that have generated parts.
 pub fn committed(
     results: &Results,
     stages: &[StageMeta],
@@ -85,38 +100,47 @@ pub fn committed(
 ) -> anyhow::Result<Vec<Rendered>> {
     let tables = tables(results, results.main(stages).unwrap_or_default());
     let reports = reports(&tables, stages, library);
-    let compare = Rendered {
-        text: page(&reports),
-        path: root.join(REPORT),
-    };
-    let of_stages = stages.iter().map(|stage| format!("{}/README.md", stage.id));
-    let pages = ["README.md", "docs/ladder.md", "docs/rows.md"].map(String::from);
-    let pages = pages
-        .into_iter()
-        .chain(of_stages)
-        .map(|page| root.join(page));
-    let pages = pages.filter(|path| path.is_file()).map(|path| {
-        let text = std::fs::read_to_string(&path)?;
-        let text = generated::fill(&text, |what| generated::part(what, root, &reports));
-        let text = text.with_context(|| path.display().to_string())?;
-        Ok(Rendered { text, path })
-    });
-    let figures = [
-        ("docs/ladder.svg", figure::ladder(&reports[0])),
-        ("docs/peers.svg", figure::against_peers(&reports[0])),
+    let mut files = vec![
+        Rendered {
+            path: root.join(REPORT),
+            text: page(&reports),
+        },
+        Rendered {
+            path: root.join("docs/ladder.svg"),
+            text: figure::ladder(&reports[0]),
+        },
+        Rendered {
+            path: root.join("docs/peers.svg"),
+            text: figure::against_peers(&reports[0]),
+        },
     ];
-    let figures = figures.map(|(path, text)| Rendered {
-        path: root.join(path),
-        text,
-    });
-    let pages = pages.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok([compare].into_iter().chain(figures).chain(pages).collect())
+    let mut paths: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
+    for stage in stages {
+        paths.push(root.join(&stage.id).join("README.md"));
+    }
+    paths.retain(|path| path.is_file());
+    for path in paths {
+        files.push(with_generated_parts(path, root, &reports)?);
+    }
+    Ok(files)
+}
+
+fn with_generated_parts(
+    path: PathBuf,
+    root: &Path,
+    reports: &[Report<'_>],
+) -> anyhow::Result<Rendered> {
+    let page = std::fs::read_to_string(&path)?;
+    let text = generated::fill(&page, |what| generated::part(what, root, reports))
+        .with_context(|| path.display().to_string())?;
+    Ok(Rendered { path, text })
 }
 
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
-    files
-        .iter()
-        .try_for_each(|file| write_atomically(&file.path, file.text.as_bytes()))
+    for file in files {
+        write_atomically(&file.path, file.text.as_bytes())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

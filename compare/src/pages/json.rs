@@ -1,4 +1,5 @@
-//! What `--json` prints: an object for programs, with the words and figures of the page. docs/rows.md names every field.
+//! The output of `--json`: an object for programs, with the words and figures of the page.
+//! docs/rows.md names every field.
 
 use crate::judge::candidate;
 use crate::judge::claims::Claimed;
@@ -6,7 +7,7 @@ use crate::judge::diff::{self, Change, Difference, Group, Kernel, Moved, What};
 use crate::judge::state::State;
 use crate::judge::verdict::{Overall, Report};
 use crate::pages;
-use crate::table::{Place, Row, Source};
+use crate::table::{Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict as Judgement};
 use serde::Serialize;
@@ -43,7 +44,7 @@ impl<'a> From<&'a Overall> for Verdict<'a> {
     }
 }
 
-/// Of `compare diff`.
+/// The object of `compare diff`.
 #[derive(Serialize)]
 pub struct Diff<'a> {
     schema: Schema,
@@ -84,58 +85,67 @@ struct Entry<'a> {
 }
 
 impl<'a> From<&'a pages::diff::Comparison> for Diff<'a> {
-    fn from(of: &'a pages::diff::Comparison) -> Self {
+    fn from(comparison: &'a pages::diff::Comparison) -> Self {
         Self {
             schema: Schema::Diff,
-            verdict: (&of.overall).into(),
-            base: &of.base,
-            new: &of.new,
-            notes: &of.notes,
-            comparisons: of.pairs.iter().map(Pair::from).collect(),
+            verdict: (&comparison.overall).into(),
+            base: &comparison.base,
+            new: &comparison.new,
+            notes: &comparison.notes,
+            comparisons: comparison.pairs.iter().map(Pair::from).collect(),
         }
     }
 }
 
 impl<'a> From<&'a (String, diff::Comparison)> for Pair<'a> {
     fn from((name, pair): &'a (String, diff::Comparison)) -> Self {
-        let (unchanged, differs): (Vec<_>, Vec<_>) = (pair.differences.iter())
-            .partition(|difference| difference.change == Change::Unchanged);
+        let mut entries = Vec::new();
+        let mut unchanged = 0;
+        for difference in &pair.differences {
+            if difference.change == Change::Unchanged {
+                unchanged += 1;
+            } else {
+                entries.push(Entry::from(difference));
+            }
+        }
         Self {
             name,
             kernels: &pair.kernels,
-            differences: differs.into_iter().map(Entry::from).collect(),
-            unchanged: unchanged.len(),
+            differences: entries,
+            unchanged,
         }
     }
 }
 
 impl<'a> From<&'a Difference> for Entry<'a> {
-    fn from(of: &'a Difference) -> Self {
-        let (metric, gate) = match of.what {
+    fn from(difference: &'a Difference) -> Self {
+        let (metric, gate) = match difference.what {
             What::Metric(metric) => (Some(metric), None),
             What::Gate(gate) => (None, Some(gate)),
             What::Row(_) | What::Variant => (None, None),
         };
-        let ratio = of.ratio.as_ref();
         Self {
-            subject: of.subject.as_str(),
-            place: of.place().to_string(),
-            source: of.source(),
-            group: of.group,
-            change: of.change,
+            subject: difference.subject.as_str(),
+            place: difference.place().to_string(),
+            source: difference.source(),
+            group: difference.group,
+            change: difference.change,
             metric,
             gate,
-            base: of.base.as_deref(),
-            new: of.new.as_deref(),
-            figures: of.figures,
-            ratio: ratio.map(|of| [of.value, of.interval.low, of.interval.high]),
-            required: of.required,
-            why: &of.why,
+            base: difference.base.as_deref(),
+            new: difference.new.as_deref(),
+            figures: difference.figures,
+            ratio: difference
+                .ratio
+                .as_ref()
+                .map(|ratio| [ratio.value, ratio.interval.low, ratio.interval.high]),
+            required: difference.required,
+            why: &difference.why,
         }
     }
 }
 
-/// Of `compare run`.
+/// The object of `compare run`.
 #[derive(Serialize)]
 pub struct Run<'a> {
     schema: Schema,
@@ -173,34 +183,47 @@ struct Missing<'a> {
 
 impl<'a> Run<'a> {
     pub fn new(report: &'a Report<'_>, overall: &'a Overall, folder: &'a Path) -> Self {
-        let variant = |(subject, state): &'a (crate::table::Subject, State)| Variant {
-            subject: subject.as_str(),
-            state: state_of(state),
-            gates: match state {
-                State::Failed(gates) | State::NoData(gates) => gates,
-                _ => &[],
-            },
-        };
-        let claim = |of: &'a Claimed| Claim {
-            stage: &of.stage,
-            claim: of.title(),
-            state: standing_of(of),
-            measured: &of.finding.reason,
-            why: &of.claim.why,
-        };
-        let missing = report.missing.iter().map(|missing| Missing {
-            what: &missing.what,
-            why: &missing.why,
-            required: missing.required,
-        });
+        let mut missing = Vec::new();
+        for finding in &report.missing {
+            missing.push(Missing {
+                what: &finding.what,
+                why: &finding.why,
+                required: finding.required,
+            });
+        }
         Self {
             schema: Schema::Run,
             verdict: overall.into(),
             run: folder,
             rows: folder.join("rows.jsonl"),
-            variants: report.states.iter().map(variant).collect(),
-            claims: report.claims.iter().map(claim).collect(),
-            missing: missing.collect(),
+            variants: report.states.iter().map(Variant::from).collect(),
+            claims: report.claims.iter().map(Claim::from).collect(),
+            missing,
+        }
+    }
+}
+
+impl<'a> From<&'a (Subject, State)> for Variant<'a> {
+    fn from((subject, state): &'a (Subject, State)) -> Self {
+        Self {
+            subject: subject.as_str(),
+            state: state_of(state),
+            gates: match state {
+                State::Failed(gates) | State::NoData(gates) => gates,
+                State::Green | State::Stale | State::NotRun(_) => &[],
+            },
+        }
+    }
+}
+
+impl<'a> From<&'a Claimed> for Claim<'a> {
+    fn from(claimed: &'a Claimed) -> Self {
+        Self {
+            stage: &claimed.stage,
+            claim: claimed.title(),
+            state: standing_of(claimed),
+            measured: &claimed.finding.reason,
+            why: &claimed.claim.why,
         }
     }
 }
@@ -227,7 +250,7 @@ fn standing_of(claimed: &Claimed) -> &'static str {
     }
 }
 
-/// Of `compare candidate`. Its rows have the columns of `rows.jsonl`.
+/// The object of `compare candidate`. Its rows have the columns of `rows.jsonl`.
 #[derive(Serialize)]
 pub struct Candidate<'a> {
     schema: Schema,
@@ -243,22 +266,19 @@ pub struct Candidate<'a> {
 }
 
 impl<'a> From<&'a candidate::Candidate> for Candidate<'a> {
-    fn from(of: &'a candidate::Candidate) -> Self {
+    fn from(candidate: &'a candidate::Candidate) -> Self {
+        let timed = candidate.timed.rows();
         Self {
             schema: Schema::Candidate,
-            verdict: of.verdict().to_string(),
-            exit: of.exit().code(),
-            device: &of.device,
-            summary: &of.summary,
-            cases: &of.cases,
-            timed: of
-                .timed
-                .rows()
-                .filter(|row| row.place() != Place::All)
-                .collect(),
-            failures: of.failures().collect(),
-            unsupported: of.unsupported(),
-            not_timed: of.not_timed(),
+            verdict: candidate.verdict().to_string(),
+            exit: candidate.exit().code(),
+            device: &candidate.device,
+            summary: &candidate.summary,
+            cases: &candidate.cases,
+            timed: timed.filter(|row| row.place() != Place::All).collect(),
+            failures: candidate.failures().collect(),
+            unsupported: candidate.unsupported(),
+            not_timed: candidate.not_timed(),
         }
     }
 }

@@ -7,24 +7,13 @@ use common::inputs::Family;
 use common::problem::{Dtype, Mask, NamedShape, SHAPES};
 
 pub fn document(stages: &[StageMeta]) -> Vec<Block> {
-    let of_stage = |stage: &StageMeta| {
-        let name = |name: &str| match name == stage.default_variant {
-            true => format!("{name} (default)"),
-            false => name.to_string(),
-        };
-        let variants = joined(
-            stage.variants.iter().map(|variant| name(&variant.name)),
-            ", ",
-        );
-        format!("{}: {}. {variants}", stage.id, stage.idea)
-    };
     let shapes = SHAPES
         .iter()
         .map(|NamedShape { name, shape, .. }| format!("{name} {shape}"));
-    let masks = joined(Mask::ALL, ", ");
+    let families = Family::ALL.iter().map(|family| family.name());
     vec![
         Block::section("Stages and their variants"),
-        Block::bullets(stages.iter().map(of_stage)),
+        Block::bullets(stages.iter().map(stage_line)),
         Block::section("Problems"),
         Block::bullets([
             format!(
@@ -32,16 +21,26 @@ pub fn document(stages: &[StageMeta]) -> Vec<Block> {
                 joined(shapes, ", ")
             ),
             format!("element types: {}", joined(Dtype::ALL, ", ")),
-            format!("masks: {masks}"),
-            format!(
-                "input families: {}",
-                joined(Family::ALL.iter().map(|family| family.name()), ", ")
-            ),
+            format!("masks: {}", joined(Mask::ALL, ", ")),
+            format!("input families: {}", joined(families, ", ")),
         ]),
         Block::paragraph(
-            "`compare show --help` names the parts of a table or run that can be shown; docs/rows.md has the gates and every metric.",
+            "`compare show --help` names the parts of a table or run that can be shown; \
+             docs/rows.md has the gates and every metric.",
         ),
     ]
+}
+
+fn stage_line(stage: &StageMeta) -> String {
+    let mut variants = Vec::new();
+    for variant in &stage.variants {
+        variants.push(if variant.name == stage.default_variant {
+            format!("{} (default)", variant.name)
+        } else {
+            variant.name.clone()
+        });
+    }
+    format!("{}: {}. {}", stage.id, stage.idea, variants.join(", "))
 }
 
 #[cfg(test)]
@@ -56,13 +55,14 @@ mod tests {
         let text = terminal(&document(&stages));
         assert!(text.lines().count() <= 60, "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let variants = stages.iter().flat_map(|stage| &stage.variants);
-        let variants = variants.map(|variant| variant.name.as_str());
-        let ids = stages.iter().map(|stage| stage.id.as_str());
-        let shapes = SHAPES.iter().map(|named| named.name);
-        let families = Family::ALL.iter().map(|family| family.name());
-        let names = ids.chain(variants).chain(shapes).chain(families);
-        for name in names.chain(["f16", "causal"]) {
+        let mut names = vec!["f16", "causal"];
+        for stage in &stages {
+            names.push(&stage.id);
+            names.extend(stage.variants.iter().map(|variant| variant.name.as_str()));
+        }
+        names.extend(SHAPES.iter().map(|named| named.name));
+        names.extend(Family::ALL.iter().map(|family| family.name()));
+        for name in names {
             assert!(words.contains(name), "{name} is not in\n{text}");
         }
     }

@@ -1,9 +1,9 @@
 //! COMPARE.md: what decides, in at most 20 KB.
 
-use super::{
-    STANDINGS, STATES, commit, counted, first_lines, first_of, ladder, noted, or_empty, sections,
-    self_test, text, times, us,
-};
+use super::blocks::{Titled, bullets, first_bullets, first_items, sections};
+use super::cells::{noted, or_empty, ratio_cell, text, us_cell};
+use super::words::{STANDINGS, STATES, commit, measured_ratio, standing, state_word};
+use super::{counted, ladder, self_test};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::best;
 use crate::judge::choice::Regret;
@@ -13,200 +13,244 @@ use crate::judge::list::{count, distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, Problem, Rival};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{NOTHING, Report, counts};
-use crate::table::session::{Gpu, Progress};
+use crate::table::session::Progress;
 use crate::table::{Place, Relation, Row, Session};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::reference;
 use common::timing::{Change, Regime};
-use common::verdict::Verdict as Judgement;
+use common::verdict::Verdict;
 
 /// The most lines of each kind; a command shows the rest.
-const MOST_FAILURES: usize = 8;
-const MOST_CLAIMS: usize = 8;
-const MOST_MISSING: usize = 5;
+const MAX_FAILURES: usize = 8;
+const MAX_CLAIMS: usize = 8;
+const MAX_MISSING: usize = 5;
 
-/// Why a claim is refuted, in its first sentence; what is longer is for `compare show claims`.
-const LONGEST_CLAUSE: usize = 240;
+/// The longest first sentence of why a claim is refuted; what is longer is for
+/// `compare show claims`.
+const MAX_CLAUSE: usize = 240;
 
-/// Of one GPU model, and of the `others` how often ours is faster than the fastest peer.
+/// Returns the page on one GPU model, and of the `others` how often ours is faster than the fastest
+/// peer.
 pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
-    let view = &report.view;
-    let titled = |title: &str, report: &Report<'_>| match report.view.gpu() {
-        Some(gpu) => format!("{title}, {gpu}"),
-        None => title.to_string(),
-    };
-    let current = others.iter().filter(|of| !is_wholly_stale(of));
-    let elsewhere = current.map(|of| {
-        let score = ladder::score(&of.view).map(Block::strong);
-        (titled("Against peers", of), Vec::from_iter(score))
-    });
-    let ladder = match view.run.map(|run| run.backend) {
-        Some(BackendKind::Emulated) => counted::blocks(report),
-        Some(BackendKind::Cuda) | None => ladder::tables(report, |title| Block::subsection(title)),
-    };
-    let before = [
-        ("Next".into(), vec![Block::bullets(next(report, others))]),
-        ("Gates that fail".into(), failures(report)),
-        (
-            "Missing data that is required".into(),
-            missing(report, true),
-        ),
-        (titled("The ladder", report), ladder),
-        (titled("Against peers", report), against_peers(report)),
-    ];
-    let after = [
-        ("Claims that do not hold".into(), claims(report)),
-        (
-            "Not measured, and not required".into(),
-            missing(report, false),
-        ),
-        ("Unsupported on this device".into(), refused(report)),
-        ("More".into(), more(report)),
-    ];
-    let sections = sections(
-        Block::section,
-        before.into_iter().chain(elsewhere).chain(after),
-    );
-    let mut lines = summary(report);
-    lines.extend(old(report, others).map(|line| labelled("old", line)));
-    lines.extend(view.session().map(|session| {
-        let origin = match view.run {
-            Some(_) => origin(session),
-            None => measured(report),
-        };
-        labelled("measured", origin)
-    }));
-    let head = vec![
+    let mut blocks = vec![
         Block::title("COMPARE"),
         Block::strong(verdict(report)),
-        Block::Bullets(lines),
+        Block::Bullets(head_lines(report, others)),
     ];
-    [head, sections].concat()
+    let mut parts = vec![
+        Titled::new("Next", vec![Block::bullets(next(report, others))]),
+        Titled::new("Gates that fail", failures(report)),
+        Titled::new("Missing data that is required", missing(report, true)),
+        Titled::new(with_gpu("The ladder", report), ladder_blocks(report)),
+        Titled::new(with_gpu("Against peers", report), against_peers(report)),
+    ];
+    for other in others.iter().filter(|other| !is_wholly_stale(other)) {
+        if let Some(score) = ladder::score(&other.view) {
+            let title = with_gpu("Against peers", other);
+            parts.push(Titled::new(title, vec![Block::strong(score)]));
+        }
+    }
+    parts.extend([
+        Titled::new("Claims that do not hold", claims(report)),
+        Titled::new("Not measured, and not required", missing(report, false)),
+        Titled::new("Unsupported on this device", refused(report)),
+        Titled::new("More", more(report)),
+    ]);
+    blocks.extend(sections(Block::section, parts));
+    blocks
 }
 
-/// A PASS that does not hide a regression.
+fn with_gpu(title: &str, report: &Report<'_>) -> String {
+    match report.view.gpu() {
+        Some(gpu) => format!("{title}, {gpu}"),
+        None => title.to_string(),
+    }
+}
+
+fn ladder_blocks(report: &Report<'_>) -> Vec<Block> {
+    match report.view.run.map(|run| run.backend) {
+        Some(BackendKind::Emulated) => counted::blocks(report),
+        Some(BackendKind::Cuda) | None => ladder::tables(report, Block::subsection),
+    }
+}
+
+/// Returns the lines below the verdict.
+fn head_lines(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Text> {
+    let mut lines = summary(report);
+    if let Some(line) = stale_line(report, others) {
+        lines.push(labelled("old", line));
+    }
+    if let Some(session) = report.view.session() {
+        let origin = if report.view.run.is_some() {
+            origin_of_run(session)
+        } else {
+            origin_of_table(report)
+        };
+        lines.push(labelled("measured", origin));
+    }
+    lines
+}
+
+/// Returns the verdict; a PASS does not hide a regression.
 pub fn verdict(report: &Report<'_>) -> String {
-    let worse = report
-        .regressed()
-        .map(|regressed| format!("; {} worse since {}", regressed.count, regressed.session));
-    format!("{}{}", report.overall(), worse.unwrap_or_default())
+    let mut verdict = report.overall().to_string();
+    if let Some(regressed) = report.regressed() {
+        verdict += &format!("; {} worse since {}", regressed.count, regressed.session);
+    }
+    verdict
 }
 
-/// Of a run, the problems of which a part of the rows is judged, and how large that is.
+/// Returns the problems of a run of which a part of the rows is judged, and how large that part is.
 fn sampled(report: &Report<'_>) -> Option<String> {
     report.view.run?;
-    let place = |row: &Row| match row.place() {
-        Place::Problem(problem) => Some(problem.clone()),
+    let rows = report.view.table.rows();
+    let places = distinct(rows.filter_map(|row| match row.place() {
+        Place::Problem(place) => Some(place.clone()),
         Place::Case(case) => Some(case.problem.clone()),
         _ => None,
-    };
-    let places = distinct(report.view.table.rows().filter_map(place));
-    let parts = places.iter().filter_map(|place| {
-        let (rows, all) = reference::sample(&place.problem()?)?;
-        Some(format!("{place} ({rows} of {all})"))
-    });
-    let parts = joined(parts, ", ");
-    let most = reference::MAX_FULL_SCORES >> 20;
-    let line = format!(
-        "a problem has more than {most} Mi scores and its FP64 reference would take minutes: {parts}"
-    );
-    (!parts.is_empty()).then_some(line)
+    }));
+    let mut parts = Vec::new();
+    for place in places {
+        let sample = place
+            .problem()
+            .and_then(|problem| reference::sample(&problem));
+        if let Some((judged, all)) = sample {
+            parts.push(format!("{place} ({judged} of {all})"));
+        }
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "a problem has more than {} Mi scores and its FP64 reference would take minutes: {}",
+        reference::MAX_FULL_SCORES >> 20,
+        parts.join(", ")
+    ))
 }
 
 fn labelled(label: &str, line: String) -> Text {
-    let Text(spans) = Text::from(format!(": {line}"));
-    let Text(label) = Text::default().strong(label);
-    Text([label, spans].concat())
+    let Text(mut spans) = Text::default().strong(label);
+    spans.extend(Text::from(format!(": {line}")).0);
+    Text(spans)
 }
 
-/// What is correct, what was claimed, what was won, and what the library chooses: each counted by itself.
+/// Returns what is correct, what was claimed, what was won, and what the library chooses: each
+/// counted by itself.
 pub fn summary(report: &Report<'_>) -> Vec<Text> {
-    let of_claims = |is_of_speed: bool| {
-        // A selection says nothing of claims that it does not measure.
-        let claims = report.claims.iter().filter(|of| {
-            let counts = report.view.is_whole() || of.is_of_run;
-            counts && of.claim.is_of_speed() == is_of_speed
-        });
-        stood(claims)
-    };
-    let since = report.since.as_ref();
-    let since = since.map(|since| format!("since `{}`: {}", since.session, counts(&since.changes)));
-    let is_of_run = |row: &Row| report.view.is_reported(row);
-    let has_peers = report.view.table.peer_times().any(is_of_run);
-    let score = ladder::score(&report.view).filter(|_| has_peers);
+    let view = &report.view;
+    let has_peers = view.table.peer_times().any(|row| view.is_reported(row));
+    let score = if has_peers { ladder::score(view) } else { None };
+    let changes = report
+        .since
+        .as_ref()
+        .map(|since| format!("since `{}`: {}", since.session, counts(&since.changes)));
+    let regret = Regret::reported(view).map(|regret| regret.to_string());
     let lines = [
         ("correct", correct(report)),
-        ("speed claims", of_claims(true)),
-        ("counter claims", of_claims(false)),
+        ("speed claims", claims_that_stand(report, true)),
+        ("counter claims", claims_that_stand(report, false)),
         ("rows sampled", sampled(report)),
         ("against peers", score),
-        (
-            "library choice",
-            Regret::reported(&report.view).map(|regret| regret.to_string()),
-        ),
-        ("changes", since),
+        ("library choice", regret),
+        ("changes", changes),
     ];
-    let lines = lines.into_iter();
-    lines
-        .filter_map(|(label, line)| Some(labelled(label, line?)))
-        .collect()
+    let mut labelled_lines = Vec::new();
+    for (label, line) in lines {
+        labelled_lines.extend(line.map(|line| labelled(label, line)));
+    }
+    labelled_lines
 }
 
-/// `54 of 54 variants pass every gate; self-test: …`
+fn claims_that_stand(report: &Report<'_>, is_of_speed: bool) -> Option<String> {
+    // A selection says nothing about claims that it does not measure.
+    let is_whole = report.view.is_whole();
+    let measured = report
+        .claims
+        .iter()
+        .filter(|claimed| is_whole || claimed.is_of_run);
+    standings(measured.filter(|claimed| claimed.claim.is_of_speed() == is_of_speed))
+}
+
+/// Returns `54 of 54 variants pass every gate; self-test: …`.
 fn correct(report: &Report<'_>) -> Option<String> {
-    let ran = report.states.iter().map(|(_, state)| state);
-    let ran = ran.filter(|state| !matches!(state, State::NotRun(_)));
-    let words: Vec<&str> = ran.map(super::word).collect();
-    let passed = words.iter().filter(|word| **word == "pass").count();
-    let others = words.iter().filter(|word| **word != "pass");
-    let others = tallied(others.copied(), &STATES);
-    let others = Some(others).filter(|others| !others.is_empty());
-    let tested = self_test::counts(report.view.table.self_tests());
-    let passed = format!(
-        "{passed} of {} every gate",
-        count(words.len(), "variant passes", "variants pass")
-    );
-    let tested = tested.map(|tested| format!("self-test: {tested}"));
-    let parts = [Some(passed).filter(|_| !words.is_empty()), others, tested];
-    let line = joined(parts.into_iter().flatten(), "; ");
-    (!line.is_empty()).then_some(line)
-}
-
-/// `113 of 145 hold, 20 refuted, 8 undecided, 4 not measured`
-pub fn stood<'a>(claims: impl Iterator<Item = &'a Claimed>) -> Option<String> {
-    let words = Vec::from_iter(claims.map(super::standing));
-    let (held, others): (Vec<&str>, Vec<&str>) =
-        words.iter().copied().partition(|word| *word == "holds");
-    let others = tallied(others, &STANDINGS);
-    let others = Some(others).filter(|others| !others.is_empty());
-    let held = format!("{} of {} hold", held.len(), words.len());
-    (!words.is_empty()).then(|| joined([held].into_iter().chain(others), ", "))
-}
-
-/// `9 figures of stage6, stage9; all 2,101 of NVIDIA H200`
-fn old(report: &Report<'_>, others: &[Report<'_>]) -> Option<String> {
-    let stale = gaps::stale(&report.view);
-    let stages = report.view.stages.iter().map(|stage| &*stage.id);
-    let stages = stages.filter(|id| stale.iter().any(|row| row.subject.stage() == *id));
-    let stages = Vec::from_iter(stages.map(gaps::number));
-    let own = (!stale.is_empty() && report.view.run.is_none()).then(|| {
-        let figures = count(stale.len(), "figure is", "figures are");
-        format!(
-            "{figures} stale, of kernels that have changed since: stages {}",
-            joined(stages, ", ")
-        )
-    });
-    let others = others.iter().filter_map(|of| {
-        let (stale, all) = (gaps::stale(&of.view).len(), gaps::figures(&of.view).count());
-        let gpu = of.view.gpu().unwrap_or("another GPU");
-        match is_wholly_stale(of) {
-            true => Some(format!("everything of the {gpu}")),
-            false => (stale > 0).then(|| format!("{stale} of {all} figures of the {gpu}")),
+    let mut words = Vec::new();
+    for (_, state) in &report.states {
+        if !matches!(state, State::NotRun(_)) {
+            words.push(state_word(state));
         }
-    });
-    let lines = joined(own.into_iter().chain(others), "; ");
-    (!lines.is_empty()).then_some(lines)
+    }
+    let mut parts = Vec::new();
+    if !words.is_empty() {
+        let passed = words.iter().filter(|word| **word == "pass").count();
+        let all = count(words.len(), "variant passes", "variants pass");
+        parts.push(format!("{passed} of {all} every gate"));
+    }
+    let others = words.iter().copied().filter(|word| *word != "pass");
+    parts.push(tallied(others, &STATES));
+    if let Some(tested) = self_test::counts(report.view.table.self_tests()) {
+        parts.push(format!("self-test: {tested}"));
+    }
+    parts.retain(|part| !part.is_empty());
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Returns `113 of 145 hold, 20 refuted, 8 undecided, 4 not measured`.
+pub fn standings<'a>(claims: impl Iterator<Item = &'a Claimed>) -> Option<String> {
+    let words: Vec<&str> = claims.map(standing).collect();
+    if words.is_empty() {
+        return None;
+    }
+    let held = words.iter().filter(|word| **word == "holds").count();
+    let mut line = format!("{held} of {} hold", words.len());
+    let others = tallied(
+        words.into_iter().filter(|word| *word != "holds"),
+        &STANDINGS,
+    );
+    if !others.is_empty() {
+        line += &format!(", {others}");
+    }
+    Some(line)
+}
+
+/// Returns `9 figures of stage6, stage9; all 2,101 of NVIDIA H200`.
+fn stale_line(report: &Report<'_>, others: &[Report<'_>]) -> Option<String> {
+    let mut parts = Vec::new();
+    if report.view.run.is_none() {
+        parts.extend(stale_stages(report));
+    }
+    for other in others {
+        parts.extend(stale_elsewhere(other));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+fn stale_stages(report: &Report<'_>) -> Option<String> {
+    let stale = gaps::stale(&report.view);
+    if stale.is_empty() {
+        return None;
+    }
+    let mut stages = Vec::new();
+    for stage in report.view.stages {
+        if stale.iter().any(|row| row.subject.stage() == stage.id) {
+            stages.push(gaps::number(&stage.id));
+        }
+    }
+    Some(format!(
+        "{} stale, of kernels that have changed since: stages {}",
+        count(stale.len(), "figure is", "figures are"),
+        stages.join(", ")
+    ))
+}
+
+fn stale_elsewhere(other: &Report<'_>) -> Option<String> {
+    let gpu = other.view.gpu().unwrap_or("another GPU");
+    if is_wholly_stale(other) {
+        return Some(format!("everything of the {gpu}"));
+    }
+    let stale = gaps::stale(&other.view).len();
+    let all = gaps::figures(&other.view).count();
+    (stale > 0).then(|| format!("{stale} of {all} figures of the {gpu}"))
 }
 
 /// Whether no kernel of ours is as it was measured on that GPU.
@@ -216,52 +260,58 @@ fn is_wholly_stale(report: &Report<'_>) -> bool {
     timed.peek().is_some() && timed.all(|row| view.is_stale(row))
 }
 
-/// What to do, as commands: of the verdict, of empty cells, and of other GPU models.
+/// Returns what to do, as commands: for the verdict, for empty cells, and for other GPU models.
 fn next(report: &Report<'_>, others: &[Report<'_>]) -> Vec<String> {
     let mut actions = report.overall().actions;
-    actions
-        .extend(ladder::gap(report).map(|how| format!("Fill the ladder's empty cells: `{how}`.")));
-    let elsewhere = others.iter().filter(|of| is_wholly_stale(of));
-    actions.extend(elsewhere.map(|of| {
-        let gpu = of.view.gpu().unwrap_or("other GPU");
-        format!("Measure everything again on an {gpu}: `compare --full`, `compare sanitize`, `compare peers`.")
-    }));
+    if let Some(command) = ladder::gap(report) {
+        actions.push(format!("Fill the ladder's empty cells: `{command}`."));
+    }
+    for other in others.iter().filter(|other| is_wholly_stale(other)) {
+        let gpu = other.view.gpu().unwrap_or("other GPU");
+        actions.push(format!(
+            "Measure everything again on an {gpu}: `compare --full`, `compare sanitize`, \
+             `compare peers`."
+        ));
+    }
     if actions.len() > 1 {
         actions.retain(|action| action != NOTHING);
     }
     actions
 }
 
-/// The GPU, and the sessions that the figures of its table are from.
-fn measured(report: &Report<'_>) -> String {
-    let figures = gaps::figures(&report.view).map(|row| &*row.session);
-    let mut sessions = distinct(figures);
+/// Returns the GPU, and the sessions that the figures of its table are from.
+fn origin_of_table(report: &Report<'_>) -> String {
+    let mut sessions = distinct(gaps::figures(&report.view).map(|row| &*row.session));
     sessions.sort_unstable();
-    let day = |session: &str| match session.get(..8) {
-        Some(day) if day.bytes().all(|byte| byte.is_ascii_digit()) => {
-            format!("{}-{}-{}", &day[..4], &day[4..6], &day[6..])
-        }
-        _ => session.to_string(),
-    };
     let days = distinct(sessions.iter().map(|session| day(session)));
-    let days = match &days[..] {
+    let period = match &days[..] {
         [] => String::new(),
         [day] => format!(" of {day}"),
         [first, .., last] => format!(" of {first} to {last}"),
     };
-    let gpu = report.view.on_gpu().map(|session| &session.machine.gpu);
-    let gpu = gpu.map_or("no GPU".to_string(), Gpu::to_string);
-    format!(
-        "{gpu}; {}{days}",
-        count(sessions.len(), "session", "sessions")
-    )
+    let gpu = match report.view.on_gpu() {
+        Some(session) => session.machine.gpu.to_string(),
+        None => "no GPU".to_string(),
+    };
+    let number = count(sessions.len(), "session", "sessions");
+    format!("{gpu}; {number}{period}")
 }
 
-fn origin(session: &Session) -> String {
-    let scope = match session.scope.to_string() {
-        whole if whole.is_empty() => whole,
-        selected => format!(" with `{selected}`"),
-    };
+/// Returns `2026-11-21` for a session whose name begins with that day.
+fn day(session: &str) -> String {
+    match session.get(..8) {
+        Some(day) if day.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{}-{}-{}", &day[..4], &day[4..6], &day[6..])
+        }
+        _ => session.to_string(),
+    }
+}
+
+fn origin_of_run(session: &Session) -> String {
+    let mut scope = session.scope.to_string();
+    if !scope.is_empty() {
+        scope = format!(" with `{scope}`");
+    }
     let cases = match session.progress {
         Progress::Complete { cases } => cases,
         Progress::Partial { finished, .. } => finished,
@@ -270,9 +320,10 @@ fn origin(session: &Session) -> String {
         BackendKind::Cuda => "on the GPU",
         BackendKind::Emulated => "in the emulator, which is functional and not a timer",
     };
-    let device = session.device.map_or(String::new(), |device| {
-        format!(", limited to what {device} offers")
-    });
+    let device = match session.device {
+        Some(device) => format!(", limited to what {device} offers"),
+        None => String::new(),
+    };
     format!(
         "this run, `{}`, tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}",
         session.name,
@@ -284,203 +335,257 @@ fn origin(session: &Session) -> String {
 }
 
 pub fn failures(report: &Report<'_>) -> Vec<Block> {
-    let line = |failure: &Failure| {
+    let mut lines = Vec::new();
+    for failure in &report.failures {
         let Failure {
             gate,
             subject,
             reason,
         } = failure;
-        format!("fail {gate} of {subject}: {reason}").into()
-    };
-    let lines = report.failures.iter().map(line);
-    first_lines(lines, MOST_FAILURES, "compare show gates")
+        lines.push(format!("fail {gate} of {subject}: {reason}").into());
+    }
+    first_bullets(lines, MAX_FAILURES, "compare show gates")
 }
 
-pub fn missing(report: &Report<'_>, required: bool) -> Vec<Block> {
-    let of_kind = report
+pub fn missing(report: &Report<'_>, is_required: bool) -> Vec<Block> {
+    let lines = report
         .missing
         .iter()
-        .filter(|missing| missing.required == required);
-    let lines = of_kind.map(|missing| missing.to_string().into());
-    first_lines(lines, MOST_MISSING, "compare show missing")
+        .filter(|missing| missing.required == is_required)
+        .map(|missing| missing.to_string().into());
+    first_bullets(lines, MAX_MISSING, "compare show missing")
 }
 
 fn refused(report: &Report<'_>) -> Vec<Block> {
-    let stages = report.view.stages.iter();
-    let refused = stages.flat_map(|stage| {
-        let refused = stage.refused.iter();
-        refused.map(|(variant, why)| format!("{}/{variant}: {why}", stage.id))
-    });
-    super::list(refused)
+    let mut lines = Vec::new();
+    for stage in report.view.stages {
+        for (variant, why) in &stage.refused {
+            lines.push(format!("{}/{variant}: {why}", stage.id));
+        }
+    }
+    bullets(lines)
 }
 
-/// The columns of peers: ours to read, and who is meant for 16-bit types and for FP8.
-const PEERS: [(&str, [&str; 2]); 4] = [
-    ("FA4", ["flash-attn-4", "flash-attn-4-fp8"]),
-    ("FA3", ["flash-attn-3", "flash-attn-3-fp8"]),
-    ("cuDNN", ["torch-cudnn", "cudnn-fp8"]),
-    ("PyTorch", [peers::DEFAULT, "torch-fp8"]),
+/// A column of peers: one is meant for 16-bit types, the other for FP8.
+struct PeerColumn {
+    title: &'static str,
+    names: [&'static str; 2],
+}
+
+const PEERS: [PeerColumn; 4] = [
+    PeerColumn {
+        title: "FA4",
+        names: ["flash-attn-4", "flash-attn-4-fp8"],
+    },
+    PeerColumn {
+        title: "FA3",
+        names: ["flash-attn-3", "flash-attn-3-fp8"],
+    },
+    PeerColumn {
+        title: "cuDNN",
+        names: ["torch-cudnn", "cudnn-fp8"],
+    },
+    PeerColumn {
+        title: "PyTorch",
+        names: [peers::DEFAULT, "torch-fp8"],
+    },
 ];
 
-/// A table for each kind of problem. What was timed beside peers is of one regime: all arms of a problem in turn.
+impl PeerColumn {
+    fn has(&self, row: &Row) -> bool {
+        self.names.contains(&row.subject.as_str())
+    }
+}
+
+/// Returns a table for each kind of problem. What was timed beside peers is of one regime: all arms
+/// of a problem in turn.
 fn against_peers(report: &Report<'_>) -> Vec<Block> {
     let view = &report.view;
     let mut problems = peers::problems(view);
     problems.retain(|problem| !view.is_stale(problem.ours));
-    let sessions = problems
-        .iter()
-        .map(|problem| format!("`{}`", problem.ours.session));
-    let sessions = joined(distinct(sessions), ", ");
-    let library = match report.chosen.is_empty() {
-        true => "",
-        false => {
-            "\"library\" is what the packaged library chooses by itself, where that was timed (else the cell is empty), ours the best of all variants by hindsight. "
-        }
-    };
-    let is_sustained = |problem: &Problem<'_>| problem.ours.regime() == Regime::Sustained;
-    let sustained = match problems.iter().any(is_sustained) {
-        true => {
-            " A problem that is sustained is at the power limit: ours, the library's choice and the fastest peer take turns of a second, \
-             and the others, which were timed in bursts alone, have no figure here."
-        }
-        false => "",
-    };
-    let about = (!problems.is_empty()).then(|| {
-        Block::paragraph(format!(
-            "Times in µs, of the fastest of ours (stage) and of peers timed in turn beside it (A B B A): a kernel that draws much power \
-             borrows the headroom of the others, so that these are not the times of a kernel alone above.{sustained} {library}Every variant \
-             and peer, with intervals and errors: `compare show peers`. Sessions {sessions}."
-        ))
-    });
+    if problems.is_empty() {
+        return vec![];
+    }
+    let mut blocks = vec![Block::paragraph(about_peers(report, &problems))];
     let mut kinds = grouped(
         problems
             .iter()
             .map(|problem| (ladder::kind(problem.place), problem)),
     );
     kinds.sort_by_key(|(kind, _)| *kind);
-    let tables = kinds.into_iter().flat_map(|(kind, problems)| {
-        let table = Table::of(
-            problems
-                .into_iter()
-                .map(|problem| beside_peers(report, problem)),
-        );
-        [Block::subsection(kind.name()), Block::Table(table.filled())]
-    });
-    about.into_iter().chain(tables).collect()
+    for (kind, own_problems) in kinds {
+        let rows = own_problems
+            .into_iter()
+            .map(|problem| beside_peers(report, problem));
+        blocks.push(Block::subsection(kind.name()));
+        blocks.push(Block::Table(Table::of(rows).filled()));
+    }
+    blocks
+}
+
+fn about_peers(report: &Report<'_>, problems: &[Problem<'_>]) -> String {
+    let sessions = problems
+        .iter()
+        .map(|problem| format!("`{}`", problem.ours.session));
+    let is_any_sustained = problems
+        .iter()
+        .any(|problem| problem.ours.regime() == Regime::Sustained);
+    let sustained = if is_any_sustained {
+        " A problem that is sustained is at the power limit: ours, the library's choice and the \
+         fastest peer take turns of a second, and the others, which were timed in bursts alone, \
+         have no figure here."
+    } else {
+        ""
+    };
+    let library = if report.chosen.is_empty() {
+        ""
+    } else {
+        "\"library\" is what the packaged library chooses by itself, where that was timed \
+         (else the cell is empty), ours the best of all variants by hindsight. "
+    };
+    format!(
+        "Times in µs, of the fastest of ours (stage) and of peers timed in turn beside it \
+         (A B B A): a kernel that draws much power borrows the headroom of the others, so that \
+         these are not the times of a kernel alone above.{sustained} {library}Every variant and \
+         peer, with intervals and errors: `compare show peers`. Sessions {}.",
+        joined(distinct(sessions), ", ")
+    )
 }
 
 fn beside_peers(report: &Report<'_>, problem: &Problem<'_>) -> TableRow {
-    let view = &report.view;
-    let (place, ours) = (problem.place, problem.ours);
-    let times_of = |is: &dyn Fn(&Row) -> bool| {
-        let time = peers::beside(&view.table, ours, is).map(best::p50);
-        or_empty(time.map(us))
-    };
-    let peer = |(title, names): &(&str, [&str; 2])| {
-        let cell = times_of(&|row| names.contains(&row.subject.as_str()));
-        (title.to_string(), cell)
-    };
-    let rate = ladder::rate_of(place, best::p50(ours));
-    let chosen = report.chosen.get(place);
+    let place = problem.place;
+    let ours = problem.ours;
+    let us = best::p50(ours);
     let stage = ladder::short(ours.subject.stage()).trim_start_matches("stage");
-    let ours_time = us(best::p50(ours)).noted(stage);
-    let first = row! {
+    let rate = ladder::rate_of(place, us).map(|rate| us_cell(rate / 1e12));
+    let chosen = report.chosen.get(place);
+    let time_of = |is_wanted: &dyn Fn(&Row) -> bool| {
+        let arm = peers::beside(&report.view.table, ours, is_wanted);
+        or_empty(arm.map(|row| us_cell(best::p50(row))))
+    };
+    let mut cells = row! {
         "problem" => text(place),
         "size" => ladder::extents(&place.shape),
         "regime" => or_empty(ladder::regime(ours)),
-        "ours (stage)" => ours_time,
-        ladder::unit(place) => or_empty(rate.map(|rate| us(rate / 1e12))),
-        "library" => times_of(&|row| Some(&row.subject) == chosen),
+        "ours (stage)" => us_cell(us).noted(stage),
+        ladder::unit(place) => or_empty(rate),
+        "library" => time_of(&|row| Some(&row.subject) == chosen),
     };
-    let ratio = row! { "best peer / ours" => over_fastest(problem) };
-    let peers = PEERS.iter().map(peer).collect();
-    [first, peers, ratio].concat()
+    for column in &PEERS {
+        cells.push((column.title.into(), time_of(&|row| column.has(row))));
+    }
+    cells.push(("best peer / ours".into(), over_fastest(problem)));
+    cells
 }
 
-/// The fastest peer's time / ours, with its interval where that is not all above 1, and the peer's name where it has no column.
+/// Returns the fastest peer's time / ours, with its interval where that is not all above 1, and the
+/// peer's name where it has no column.
 fn over_fastest(problem: &Problem<'_>) -> Cell {
     let Some(Rival { time: peer, over }) = problem.fastest else {
         return Cell::Empty;
     };
     let ratio = over.estimate(Metric::SpeedupP50);
-    let (ratio, open) = match peers::outcome(ratio) {
-        Change::Faster => (times(ratio.value, 2), None),
-        other => (times(ratio, 2), Some(peers::word(other))),
+    let mut notes = Vec::new();
+    let cell = match peers::outcome(ratio) {
+        Change::Faster => ratio_cell(ratio.value, 2),
+        outcome => {
+            notes.push(peers::word(outcome));
+            ratio_cell(ratio, 2)
+        }
     };
-    let mut columns = PEERS.iter().flat_map(|(_, names)| names);
-    let has_column = columns.any(|name| *name == peer.subject.as_str());
-    let name = (!has_column).then_some(peer.subject.as_str());
-    let notes = joined(open.into_iter().chain(name), ", ");
-    noted(ratio, Some(&*notes).filter(|notes| !notes.is_empty()))
+    if !PEERS.iter().any(|column| column.has(peer)) {
+        notes.push(peer.subject.as_str());
+    }
+    let note = (!notes.is_empty()).then(|| notes.join(", "));
+    noted(cell, note.as_deref())
 }
 
-/// Claims of speed that do not hold, then others: what was claimed, and what was measured.
+/// Returns the claims of speed that do not hold, then others: what was claimed, and what was
+/// measured.
 fn claims(report: &Report<'_>) -> Vec<Block> {
-    let holds = [Some(Judgement::Pass), Some(Judgement::NoData)];
-    let open = report.claims.iter().rev();
-    let open = open.filter(|of| !holds.contains(&of.verdict()) && !of.is_stale);
-    let mut open: Vec<&Claimed> = open
-        .filter(|of| report.view.is_whole() || of.is_of_run)
+    let command = "compare show claims";
+    let mut open: Vec<&Claimed> = report
+        .claims
+        .iter()
+        .rev()
+        .filter(|claimed| is_open(report, claimed))
         .collect();
     // Failures, then the newest stages: reviewers know the others.
-    open.sort_by_key(|claim| claim.verdict() != Some(Judgement::Fail));
-    let table =
-        |open: &[&Claimed]| Block::Table(Table::of(open.iter().map(|of| claim(of))).filled());
-    let how = "compare show claims";
-    let mut blocks = first_of(&open, MOST_CLAIMS, table, how);
-    let why = format!("Each claim with its figures, and why a refuted one failed: `{how}`.");
-    blocks.extend((!report.claims.is_empty()).then(|| Block::paragraph(why)));
+    open.sort_by_key(|claimed| claimed.verdict() != Some(Verdict::Fail));
+    let mut blocks = first_items(&open, MAX_CLAIMS, open_claims_table, command);
+    if !report.claims.is_empty() {
+        blocks.push(Block::paragraph(format!(
+            "Each claim with its figures, and why a refuted one failed: `{command}`."
+        )));
+    }
     blocks
 }
 
-fn claim(of: &Claimed) -> TableRow {
-    let claim = &of.claim;
-    let (what, claimed, measured) = match &claim.relation {
-        Relation::Faster { .. } | Relation::FasterThanPeer { .. } => {
-            let over = match &claim.relation {
-                Relation::Faster { base, .. } => {
-                    format!("{} {}", ladder::short(base.stage), base.family)
-                }
-                Relation::FasterThanPeer { rival, .. } => rival.to_string(),
-                _ => unreachable!("a claim of speed is over somebody"),
-            };
-            let what = format!(
-                "{} {} over {over} on {}",
-                ladder::short(&of.stage),
-                claim.family,
-                claim.place
-            );
-            (
-                what,
-                format!("{:.2}x", ladder::at_least(of)),
-                super::measured(of),
-            )
-        }
-        _ => (of.title(), String::new(), of.finding.reason.clone().into()),
+fn is_open(report: &Report<'_>, claimed: &Claimed) -> bool {
+    let is_settled = [Some(Verdict::Pass), Some(Verdict::NoData)].contains(&claimed.verdict());
+    let is_measured = report.view.is_whole() || claimed.is_of_run;
+    !is_settled && !claimed.is_stale && is_measured
+}
+
+fn open_claims_table(open: &[&Claimed]) -> Block {
+    Block::Table(Table::of(open.iter().map(|claimed| claim_row(claimed))).filled())
+}
+
+fn claim_row(claimed: &Claimed) -> TableRow {
+    let why = claimed
+        .negative
+        .as_ref()
+        .and_then(|negative| negative.why.split(". ").next())
+        .filter(|why| why.len() <= MAX_CLAUSE);
+    let (title, goal, measured) = match base_of(claimed) {
+        Some(base) => (
+            speed_title(claimed, &base),
+            format!("{:.2}x", ladder::at_least(claimed)),
+            measured_ratio(claimed),
+        ),
+        None => (
+            claimed.title(),
+            String::new(),
+            claimed.finding.reason.clone().into(),
+        ),
     };
-    let why = of.negative.as_ref();
-    let why = why.and_then(|negative| negative.why.split(". ").next());
-    let why = why.filter(|why| why.len() <= LONGEST_CLAUSE);
     row! {
-        "claim" => what,
-        "claimed" => claimed,
+        "claim" => title,
+        "claimed" => goal,
         "measured" => measured,
-        "verdict" => super::standing(of),
+        "verdict" => standing(claimed),
         "why" => or_empty(why),
     }
 }
 
+/// Returns what a claim of speed is over.
+fn base_of(claimed: &Claimed) -> Option<String> {
+    match &claimed.claim.relation {
+        Relation::Faster { base, .. } => {
+            Some(format!("{} {}", ladder::short(base.stage), base.family))
+        }
+        Relation::FasterThanPeer { rival, .. } => Some(rival.to_string()),
+        _ => None,
+    }
+}
+
+fn speed_title(claimed: &Claimed, base: &str) -> String {
+    let stage = ladder::short(&claimed.stage);
+    let claim = &claimed.claim;
+    format!("{stage} {} over {base} on {}", claim.family, claim.place)
+}
+
 fn more(report: &Report<'_>) -> Vec<Block> {
-    let stage = report.view.stages.last();
-    let stage = stage.map_or("STAGE", |stage| &stage.id);
-    let line = format!(
-        "`compare show --stage {stage}` shows a stage, `compare show gates latencies peers` parts of the table; \
+    let stage = report.view.stages.last().map_or("STAGE", |stage| &stage.id);
+    let commands = format!(
+        "`compare show --stage {stage}` shows a stage, \
+         `compare show gates latencies peers` parts of the table; \
          `compare show` lists all parts."
     );
-    let text = Text::from("Terms are in ").link("docs/glossary.md", "docs/glossary.md");
-    let text = text
+    let pages = Text::from("Terms are in ")
+        .link("docs/glossary.md", "docs/glossary.md")
         .plain(", rows, metrics and gates in ")
         .link("docs/rows.md", "docs/rows.md")
         .plain(".");
-    vec![Block::paragraph(line), Block::Paragraph(text)]
+    vec![Block::paragraph(commands), Block::Paragraph(pages)]
 }

@@ -1,13 +1,14 @@
-//! What the self-test kills (gate S1), of a run and of `compare selftest`.
+//! The self-test's kills (gate S1), of a run and of `compare selftest`.
 
-use super::{cells, some};
+use super::blocks::table_block;
+use super::cells::row_cells;
 use crate::document::{Block, Table};
-use crate::judge::list::joined;
 use crate::judge::state::{Tally, tally};
 use crate::table::Row;
 use common::metric::Metric;
 
-/// How many faults and mutants are killed or listed as redundant; `None` if nothing was tried.
+/// Returns how many faults and mutants are killed or listed as redundant; `None` if nothing was
+/// tried.
 pub fn counts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<String> {
     let Tally {
         faults,
@@ -16,28 +17,31 @@ pub fn counts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<String> {
         sites_killed,
         redundant,
     } = tally(rows);
-    let faults = (faults > 0).then(|| format!("{faults_killed} of {faults} planted faults killed"));
-    let sites = (sites > 0).then(|| {
-        let survive = sites - sites_killed - redundant;
-        format!(
-            "{sites_killed} of {sites} mutants (kernels without one synchronisation site) killed, {redundant} listed as redundant, \
-             {survive} surviving"
-        )
-    });
-    let parts = joined(faults.into_iter().chain(sites), "; ");
-    (!parts.is_empty()).then_some(parts)
+    let mut parts = Vec::new();
+    if faults > 0 {
+        parts.push(format!("{faults_killed} of {faults} planted faults killed"));
+    }
+    if sites > 0 {
+        let surviving = sites - sites_killed - redundant;
+        parts.push(format!(
+            "{sites_killed} of {sites} mutants (kernels without one synchronisation site) killed, \
+             {redundant} listed as redundant, {surviving} surviving"
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-fn summary<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<Block> {
-    let counts = counts(rows)?;
-    let said = format!("Fault injection and mutation testing (S1): {counts}.");
-    Some(Block::paragraph(said))
-}
-
-/// The same, and every fault, mutant and check, first those that are wrong.
+/// Returns the counts, and every fault, mutant and check, first those that are wrong.
 pub fn blocks<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Block> {
-    let mut rows = Vec::from_iter(rows);
-    rows.sort_by_key(|row| row.failure().is_none());
-    let table = Table::of(rows.iter().map(|row| cells(row, Metric::ALL))).filled();
-    summary(rows).into_iter().chain(some(table)).collect()
+    let mut sorted = Vec::from_iter(rows);
+    sorted.sort_by_key(|row| row.failure().is_none());
+    let mut blocks = Vec::new();
+    if let Some(counts) = counts(sorted.iter().copied()) {
+        blocks.push(Block::paragraph(format!(
+            "Fault injection and mutation testing (S1): {counts}."
+        )));
+    }
+    let table = Table::of(sorted.iter().map(|row| row_cells(row, Metric::ALL)));
+    blocks.extend(table_block(table.filled()));
+    blocks
 }

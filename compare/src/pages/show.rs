@@ -1,23 +1,21 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
-use super::columns::main_loop;
-use super::{
-    cells, claims, each, list, or_dash, or_line, report, sections, short, some, state, times, us,
-};
-use crate::document::{Block, Cell, Table, TableRow, Text, row};
-use crate::judge::best;
-use crate::judge::blocks;
+mod gates;
+mod measured;
+
+use super::blocks::{Titled, bullets, claims_table, or_sentence, sections, table_block};
+use super::cells::{or_dash, ratio_cell, us_cell};
+use super::words::short_name;
+use super::{report, self_test, shared};
+use crate::document::{Block, Table, TableRow, Text, row};
 use crate::judge::claims::Claimed;
-use crate::judge::list::{distinct, grouped, joined};
-use crate::judge::missing::Missing;
-use crate::judge::state::{State, summary};
 use crate::judge::targets::{Target, targets};
 use crate::judge::verdict::Report;
-use crate::table::{Row, Source, Subject};
+use crate::table::Source;
 use clap::ValueEnum;
 use common::metric::Metric;
 
-/// A part of a run.
+/// A part of a table or run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
     /// Every variant, its gates and largest errors
@@ -46,14 +44,14 @@ pub enum Section {
     Missing,
 }
 
-/// What is shown of stages where no part is asked for.
-const OF_STAGES: [Section; 3] = [Section::Gates, Section::Latencies, Section::Claims];
+/// The parts that are shown of stages where no part is asked for.
+const PARTS_OF_STAGES: [Section; 3] = [Section::Gates, Section::Latencies, Section::Claims];
 
-/// What is asked of a table or run.
+/// The question about a table or run.
 #[derive(Default)]
 pub struct Asked<'a> {
     pub parts: &'a [Section],
-    /// None means all.
+    /// The stages; none means all.
     pub stages: &'a [String],
     /// The goal of [`Section::Targets`].
     pub goal_us: Option<f64>,
@@ -61,34 +59,46 @@ pub struct Asked<'a> {
     pub shared: Vec<TableRow>,
 }
 
-/// The parts asked for, of the stages named or of all. Without parts [`OF_STAGES`]; without stages either, the summary.
+/// Returns the parts asked for, of the stages named or of all. Without parts it returns
+/// [`PARTS_OF_STAGES`]; without stages either, the summary.
 pub fn document(report: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
-    let stages = asked.stages;
-    let what = match asked.parts {
-        [] if !stages.is_empty() => &OF_STAGES,
-        what => what,
-    };
     let verdict = Block::strong(report::verdict(report));
     let Some(session) = report.view.session() else {
         return vec![Block::title("Nothing to show"), verdict];
     };
     let show = Show {
         report,
-        stages,
+        stages: asked.stages,
         goal_us: asked.goal_us,
         shared: &asked.shared,
     };
-    let all = Section::value_variants().iter().copied();
-    let asked = all.filter(|section| what.contains(section));
-    let section = |section: Section| {
-        let found = show.section(section);
-        let name = section.to_possible_value();
-        let title = name.map_or(String::new(), |name| name.get_name().to_string());
-        (title, or_line(found, "NO DATA."))
+    let wanted = if asked.parts.is_empty() && !asked.stages.is_empty() {
+        &PARTS_OF_STAGES
+    } else {
+        asked.parts
     };
-    let title = Block::title(&session.name);
-    let head = vec![title, verdict, Block::Bullets(report::summary(report))];
-    [head, sections(Block::section, asked.map(section))].concat()
+    let mut parts = Vec::new();
+    for section in Section::value_variants() {
+        if wanted.contains(section) {
+            let blocks = or_sentence(show.section(*section), "NO DATA.");
+            parts.push(Titled::new(section_name(*section), blocks));
+        }
+    }
+    let mut blocks = vec![
+        Block::title(&session.name),
+        verdict,
+        Block::Bullets(report::summary(report)),
+    ];
+    blocks.extend(sections(Block::section, parts));
+    blocks
+}
+
+/// Returns the name of a section, as the command line has it.
+fn section_name(section: Section) -> String {
+    match section.to_possible_value() {
+        Some(value) => value.get_name().to_string(),
+        None => String::new(),
+    }
 }
 
 struct Show<'a> {
@@ -113,25 +123,18 @@ const RESOURCES: [Metric; 10] = [
 
 impl Show<'_> {
     fn section(&self, section: Section) -> Vec<Block> {
-        let all = Metric::ALL;
         match section {
             Section::Gates => self.gates(),
-            Section::Latencies => self.measured(&[Source::Gpu], all),
+            Section::Latencies => self.measured(&[Source::Gpu], Metric::ALL),
             Section::Resources => self.measured(&[Source::Ptxas, Source::Kernel], &RESOURCES),
-            Section::Shared => super::shared::table(self.shared.to_vec()),
+            Section::Shared => shared::table(self.shared.to_vec()),
             Section::Targets => self.targets(),
-            Section::Counters => self.measured(&[Source::Emulator], all),
-            Section::Profile => self.measured(&[Source::Ncu], all),
-            Section::Sanitizer => self.measured(&[Source::ComputeSanitizer], all),
-            Section::Peers => self.measured(&[Source::Peers], all),
+            Section::Counters => self.measured(&[Source::Emulator], Metric::ALL),
+            Section::Profile => self.measured(&[Source::Ncu], Metric::ALL),
+            Section::Sanitizer => self.measured(&[Source::ComputeSanitizer], Metric::ALL),
+            Section::Peers => self.measured(&[Source::Peers], Metric::ALL),
             Section::Claims => self.claims(),
-            Section::SelfTest => {
-                let tested = self.report.view.table.self_tests();
-                let tested = tested.filter(|row| {
-                    row.subject.name().is_empty() || self.covers(row.subject.stage())
-                });
-                super::self_test::blocks(tested)
-            }
+            Section::SelfTest => self.self_test(),
             Section::Missing => self.missing(),
         }
     }
@@ -140,164 +143,100 @@ impl Show<'_> {
         self.stages.is_empty() || self.stages.iter().any(|asked| asked == stage)
     }
 
-    /// The figures of these sources, place by place, the fastest first; of kernels, where no stage is named, those of the best variants.
-    fn measured(&self, source: &[Source], metrics: &[Metric]) -> Vec<Block> {
-        let view = &self.report.view;
-        let is_best = |row: &Row| {
-            let stage = view.stage(row.subject.stage());
-            stage.is_some_and(|stage| best::subject(view, stage) == row.subject)
-        };
-        let is_shown = |row: &&Row| match row.source() {
-            Source::Peers => true,
-            Source::ComputeSanitizer => self.covers(row.subject.stage()),
-            Source::Gpu if best::withheld(view, row).is_some() || !row.is_latency() => false,
-            Source::Emulator if row.problem().is_none() => false,
-            _ if self.stages.is_empty() => is_best(row),
-            _ => self.covers(row.subject.stage()),
-        };
-        let rows = view
-            .table
-            .rows()
-            .filter(|row| source.contains(&row.source()));
-        let by_place = grouped(rows.filter(is_shown).map(|row| (row.place(), row))).into_iter();
-        let rows = by_place.flat_map(|(_, mut rows)| {
-            rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
-            rows
-        });
-        let build_cells = |row: &Row| {
-            let occupancy = row.value(Metric::Occupancy);
-            let blocks = occupancy.and_then(|of| blocks::per_sm(&view.table, row, of));
-            row! {
-                "blocks per SM" => or_dash(blocks.map(|blocks| Cell::Figure(blocks.to_string()))),
-                "main loop" => or_dash(main_loop(row)),
-            }
-        };
-        let row = |row: &Row| match row.source() {
-            Source::Ptxas | Source::Kernel => [cells(row, metrics), build_cells(row)].concat(),
-            _ => cells(row, metrics),
-        };
-        let table = Table::of(rows.map(row)).filled();
-        if table.rows.is_empty() {
-            return vec![];
-        }
-        let sessions = view.table.sessions.values().chain(view.run);
-        let tools = sessions.filter_map(|session| session.tools.get(&source[0]));
-        let tools = distinct(tools.map(|tools| tools.join(", ")));
-        let has_all = matches!(source[0], Source::Peers | Source::ComputeSanitizer);
-        let best = (!has_all && self.stages.is_empty())
-            .then(|| "Best variants only; `--stage STAGE` shows every variant of a stage.".into());
-        [some(table), list(best.into_iter().chain(tools))].concat()
-    }
-
-    fn gates(&self) -> Vec<Block> {
-        let view = &self.report.view;
-        let states = self.report.states.iter();
-        let states = states.filter(|(subject, _)| self.covers(subject.stage()));
-        let rank = |of: &State| match of {
-            State::Failed(_) => 0,
-            State::Green => 2,
-            State::NotRun(_) => 3,
-            _ => 1,
-        };
-        let mut shown: Vec<&(Subject, State)> = states.collect();
-        shown.sort_by_key(|(_, of)| rank(of));
-        let row = |(subject, of): &&(Subject, State)| {
-            let row = summary(view, subject, view.backend());
-            let failures = self.report.failures.iter();
-            let failures = failures.filter(|failure| failure.subject == *subject);
-            let failures = failures.map(|failure| format!("{}: {}", failure.gate, failure.reason));
-            let place = row.and_then(|row| row.note.clone());
-            let place = match of {
-                State::NotRun(why) => why.clone(),
-                State::Failed(_) => joined(failures, "; "),
-                _ => place.unwrap_or_default(),
-            };
-            // A largest error alone says little: inputs of the family wide-range have outputs of 1e10.
-            let metrics = [
-                Metric::Cases,
-                Metric::ErrorOfBound,
-                Metric::RowErrorOfBound,
-                Metric::MaxError,
-            ];
-            [
-                row! { "variant" => short(subject), "verdict" => state(of) },
-                each(row, &metrics),
-                row! { "where" => place },
-            ]
-            .concat()
-        };
-        some(Table::of(shown.iter().map(row)))
+    fn self_test(&self) -> Vec<Block> {
+        let rows = self.report.view.table.self_tests();
+        self_test::blocks(rows.filter(|row| {
+            let is_of_harness = row.subject.name().is_empty();
+            is_of_harness || self.covers(row.subject.stage())
+        }))
     }
 
     fn claims(&self) -> Vec<Block> {
-        let all = self.report.claims.iter();
-        let all: Vec<&Claimed> = all.filter(|of| self.covers(&of.stage)).collect();
-        let more = |of: &Claimed| {
-            let same = of.finding.same_preset;
-            let recorded = of
-                .negative
-                .as_ref()
-                .map(|negative| negative.measured.as_str());
-            row! {
-                "recorded as refuted" => or_dash(recorded),
-                "same preset" => or_dash(same.map(|ratio| times(ratio, 3))),
-                "session" => of.session().unwrap_or("–"),
-                "because" => &of.claim.why,
-            }
-        };
-        [some(claims(&all, more)), list(refuted(&all))].concat()
+        let claims: Vec<&Claimed> = self
+            .report
+            .claims
+            .iter()
+            .filter(|claimed| self.covers(&claimed.stage))
+            .collect();
+        let mut blocks = table_block(claims_table(&claims, claim_columns));
+        blocks.extend(bullets(refuted(&claims)));
+        blocks
     }
 
     fn targets(&self) -> Vec<Block> {
-        let view = &self.report.view;
         let claims = self.report.claims.iter();
-        let claims = claims.filter(|claimed| self.covers(&claimed.stage));
-        let row = |target: &Target<'_>| {
-            let reached = target.is_reached();
-            row! {
-                "claim" => target.claimed.title(),
-                "base" => short(&target.base),
-                "base µs" => us(target.base_us),
-                "claimed µs" => us(target.claimed_us()),
-                "measured µs" => or_dash(target.measured_us.map(us)),
-                "goal µs" => or_dash(target.goal_us.map(us)),
-                "needs base <" => or_dash(target.needed_base_us().map(us)),
-                "reached as claimed" => or_dash(reached.map(|is| if is { "yes" } else { "no" })),
-            }
-        };
-        let targets = targets(view, claims, self.goal_us);
-        let about = "Claimed: the base's time divided by what is claimed. The goal is the fastest peer's time, or `--goal`; a claim that \
-                     just holds reaches it if the base takes less than what stands under `needs base <`.";
-        let about = (!targets.is_empty()).then(|| Block::paragraph(about));
-        let table = Table::of(targets.iter().map(row)).filled();
-        let shown = some(table).into_iter().chain(about).collect();
-        or_line(shown, "No claim over another stage whose base was timed.")
+        let covered = claims.filter(|claimed| self.covers(&claimed.stage));
+        let targets = targets(&self.report.view, covered, self.goal_us);
+        if targets.is_empty() {
+            return vec![Block::paragraph(
+                "No claim over another stage whose base was timed.",
+            )];
+        }
+        vec![
+            Block::Table(Table::of(targets.iter().map(target_row)).filled()),
+            Block::paragraph(
+                "Claimed: the base's time divided by what is claimed. The goal is the fastest \
+                 peer's time, or `--goal`; a claim that just holds reaches it if the base takes \
+                 less than what stands under `needs base <`.",
+            ),
+        ]
     }
 
     fn missing(&self) -> Vec<Block> {
-        let row = |missing: &Missing| {
-            row! {
+        let mut rows = Vec::new();
+        for missing in &self.report.missing {
+            rows.push(row! {
                 "what" => &missing.what,
                 "why" => &missing.why,
-                "required" => if missing.required { "yes" } else { "no" },
-            }
-        };
-        let table = Table::of(self.report.missing.iter().map(row));
-        or_line(some(table), "Nothing is missing.")
+                "required" => yes_or_no(missing.required),
+            });
+        }
+        or_sentence(table_block(Table::of(rows)), "Nothing is missing.")
     }
 }
 
-/// Why each claim that is refuted is.
+fn claim_columns(claimed: &Claimed) -> TableRow {
+    let negative = claimed.negative.as_ref();
+    let recorded = negative.map(|negative| negative.measured.as_str());
+    let same_preset = claimed.finding.same_preset;
+    row! {
+        "recorded as refuted" => or_dash(recorded),
+        "same preset" => or_dash(same_preset.map(|ratio| ratio_cell(ratio, 3))),
+        "session" => claimed.session().unwrap_or("–"),
+        "because" => &claimed.claim.why,
+    }
+}
+
+/// Returns why each claim that is refuted is.
 fn refuted(claims: &[&Claimed]) -> Vec<Text> {
-    claims
-        .iter()
-        .filter(|of| of.is_unexpected().is_none())
-        .filter_map(|of| {
-            let why = &of.negative.as_ref()?.why;
-            Some(Text::from(format!(
-                "NEGATIVE, {}: {}: {why}",
-                of.stage, of.claim
-            )))
-        })
-        .collect()
+    let mut lines = Vec::new();
+    for claimed in claims {
+        match &claimed.negative {
+            Some(negative) if claimed.is_unexpected().is_none() => {
+                lines.push(Text::from(format!(
+                    "NEGATIVE, {}: {}: {}",
+                    claimed.stage, claimed.claim, negative.why
+                )));
+            }
+            _ => {}
+        }
+    }
+    lines
+}
+
+fn target_row(target: &Target<'_>) -> TableRow {
+    row! {
+        "claim" => target.claimed.title(),
+        "base" => short_name(&target.base),
+        "base µs" => us_cell(target.base_us),
+        "claimed µs" => us_cell(target.claimed_us()),
+        "measured µs" => or_dash(target.measured_us.map(us_cell)),
+        "goal µs" => or_dash(target.goal_us.map(us_cell)),
+        "needs base <" => or_dash(target.needed_base_us().map(us_cell)),
+        "reached as claimed" => or_dash(target.is_reached().map(yes_or_no)),
+    }
+}
+
+fn yes_or_no(is_so: bool) -> &'static str {
+    if is_so { "yes" } else { "no" }
 }

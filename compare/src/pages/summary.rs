@@ -1,46 +1,47 @@
-//! What `run` prints to the terminal: failures, a line per stage; then what is missing, what to do, and the verdict. It is about what the
-//! run checked; of the committed table it has one line.
+//! What `run` prints to the terminal: failures, a line per stage; then what is missing, what to do,
+//! and the verdict. It is about what the run checked; the committed table has one line.
 
-use super::{counted, ladder, report, some};
+use super::blocks::table_block;
+use super::{counted, ladder, report};
 use crate::document::{Block, Text};
 use crate::judge::View;
 use crate::judge::claims::claims;
-use crate::judge::list::joined;
 use crate::judge::verdict::Report;
 use common::device::BackendKind;
 
-/// What a table has that its report is about, in place of a run's: `the committed table of NVIDIA H200 (speed claims: 113 of 145 hold)`.
+/// Returns the line about a committed table, which the report of a run is not about: `the committed
+/// table of NVIDIA H200 (speed claims: 113 of 145 hold)`.
 pub fn committed(view: &View<'_>) -> Option<String> {
     let newest = view.session()?;
+    let mut line = String::from("not checked by this run: the committed table");
+    if let Some(gpu) = view.gpu() {
+        line += &format!(" of {gpu}");
+    }
+    line += &format!(", newest session {}", newest.name);
     let claims = claims(view);
-    let of_speed = claims.iter().filter(|of| of.claim.is_of_speed());
-    let stood = report::stood(of_speed);
-    let stood = stood.map(|stood| format!(" (speed claims: {stood})"));
-    let of_gpu = view.gpu().map(|gpu| format!("of {gpu}"));
-    let words = [Some("the committed table".to_string()), of_gpu];
-    Some(format!(
-        "not checked by this run: {}, newest session {}{}",
-        joined(words.into_iter().flatten(), " "),
-        newest.name,
-        stood.unwrap_or_default()
-    ))
+    let speed_claims = claims.iter().filter(|claimed| claimed.claim.is_of_speed());
+    if let Some(standings) = report::standings(speed_claims) {
+        line += &format!(" (speed claims: {standings})");
+    }
+    Some(line)
 }
 
-/// `committed`: the line of that name.
+/// Returns the page of a run, with the line about the committed table.
 pub fn document(report: &Report<'_>, committed: Option<String>) -> Vec<Block> {
+    let mut blocks = report::failures(report);
+    blocks.extend(match report.view.backend() {
+        BackendKind::Emulated => counted::blocks(report),
+        BackendKind::Cuda => table_block(ladder::ladder(report)),
+    });
+    blocks.extend(report::missing(report, true));
     let mut summary = report::summary(report);
     summary.extend(committed.map(Text::from));
-    let end = vec![
+    blocks.extend([
         Block::Bullets(summary),
         Block::bullets(report.overall().actions),
         Block::strong(report::verdict(report)),
-    ];
-    let ladder = match report.view.backend() {
-        BackendKind::Emulated => counted::blocks(report),
-        BackendKind::Cuda => some(ladder::ladder(report)),
-    };
-    let missing = report::missing(report, true);
-    [report::failures(report), ladder, missing, end].concat()
+    ]);
+    blocks
 }
 
 #[cfg(test)]
@@ -58,7 +59,8 @@ mod tests {
         terminal::terminal(&document(&report, None))
     }
 
-    /// The committed table has a variant that fails, a claim that does not hold and stale latencies; none is this run's.
+    /// The committed table has a variant that fails, a claim that does not hold and stale
+    /// latencies; none is this run's.
     #[test]
     fn a_run_answers_for_what_it_checked_and_names_the_table_beside_it() {
         let before =
@@ -73,7 +75,8 @@ mod tests {
         let line = committed(&View::committed(&run.session.stages, &table));
         let page = terminal::terminal(&document(&report, line));
         let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
-        let beside = "not checked by this run: the committed table of NVIDIA H200, newest session 1 (speed claims: ";
+        let beside = "not checked by this run: the committed table of NVIDIA H200, \
+                      newest session 1 (speed claims: ";
         assert!(words.contains(beside), "{page}");
         let (own, _) = words.split_once("not checked by this run").unwrap();
         for of_table in ["fail", "stale", "stage1-cpasync", "µs"] {
@@ -121,7 +124,8 @@ mod tests {
     #[test]
     fn a_problem_of_which_a_part_is_judged_is_named_with_how_large_it_is() {
         let page = page(
-            "timed; + wmma | 1x32:8x32768x128 f16 full normal:0 | gpu | C2 pass; + wmma | big f16 full | gpu | p50 9",
+            "timed; + wmma | 1x32:8x32768x128 f16 full normal:0 | gpu | C2 pass; \
+             + wmma | big f16 full | gpu | p50 9",
         );
         let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(

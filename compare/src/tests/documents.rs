@@ -1,4 +1,4 @@
-//! What pages that people write say of stages: only what the tables and the types say.
+//! The pages that people write about stages: they say only what the tables and the types say.
 
 use crate::stages;
 use common::stage::StageInfo;
@@ -10,7 +10,7 @@ fn read(page: &str) -> String {
     std::fs::read_to_string(root.join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// The parts of a StageInfo, in words. A field that comes or goes does not compile here.
+/// Returns the parts of a StageInfo, in words. A field that comes or goes does not compile here.
 fn parts_of_a_stage(info: &StageInfo) -> [&'static str; 7] {
     let StageInfo {
         id: _,
@@ -36,14 +36,14 @@ fn parts_of_a_stage(info: &StageInfo) -> [&'static str; 7] {
 fn contributing_asks_for_what_a_stage_has() {
     let parts = parts_of_a_stage(stages::STAGES[0].info());
     let (last, others) = parts.split_last().unwrap();
-    let says = format!("state {} and {last}:", others.join(", "));
+    let request = format!("state {} and {last}:", others.join(", "));
     assert!(
-        read("CONTRIBUTING.md").contains(&says),
-        "CONTRIBUTING.md lacks '{says}'"
+        read("CONTRIBUTING.md").contains(&request),
+        "CONTRIBUTING.md lacks '{request}'"
     );
 }
 
-/// What a stage predicted that is not measured in COMPARE.md is not found in its README.
+/// A prediction that is not measured in COMPARE.md is not confirmed in the stage's README.
 #[test]
 fn no_readme_has_found_what_was_not_measured() {
     let compare = read("COMPARE.md");
@@ -53,13 +53,13 @@ fn no_readme_has_found_what_was_not_measured() {
     for line in missing {
         let (stage, _) = line.trim_start_matches("- ").split_once(':').unwrap();
         let readme = read(&format!("{stage}/README.md"));
-        let found = readme
-            .lines()
-            .find(|line| line.contains("(ncu)") && line.contains("| yes"));
-        assert_eq!(
-            found, None,
-            "{stage}/README.md, where COMPARE.md says {line}"
-        );
+        for row in readme.lines() {
+            let is_confirmed = row.contains("(ncu)") && row.contains("| yes");
+            assert!(
+                !is_confirmed,
+                "{stage}/README.md has {row}, where COMPARE.md has {line}"
+            );
+        }
     }
 }
 
@@ -81,7 +81,7 @@ fn every_negative_has_a_reason_of_its_own() {
 fn the_ladder_tests_the_stage_that_it_makes() {
     let page = read("docs/ladder.md");
     let (_, after) = page.split_once("scripts/new-stage ").unwrap();
-    let made = after.split_whitespace().next().unwrap();
-    let run = format!("--stages {made} --quick");
+    let stage = after.split_whitespace().next().unwrap();
+    let run = format!("--stages {stage} --quick");
     assert!(after.contains(&run), "docs/ladder.md lacks '{run}'");
 }

@@ -1,4 +1,4 @@
-//! Whose repository git works in.
+//! The repository that git works in.
 
 use crate::git::is_callers;
 use crate::testing::git::{commit, run};
@@ -28,7 +28,7 @@ fn a_commit_is_made_in_the_folder_that_is_named() {
     assert_eq!(kept, "ours");
 }
 
-/// As a hook in a linked worktree runs the tests.
+/// A hook in a linked worktree runs the tests so.
 #[test]
 fn a_repository_in_the_callers_environment_is_left_alone() {
     let theirs = tempfile::tempdir().unwrap();
@@ -52,11 +52,9 @@ fn a_repository_in_the_callers_environment_is_left_alone() {
         .env("GIT_PREFIX", "")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&inner.stdout);
-    assert!(
-        inner.status.success() && said.contains("1 passed"),
-        "{said}"
-    );
+    let text = String::from_utf8_lossy(&inner.stdout);
+    assert!(inner.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
     assert_eq!(run(theirs.path(), &["rev-parse", "side", "HEAD"]), before);
     assert_eq!(run(&at("linked"), &["status", "--porcelain"]), "");
     assert_eq!(std::fs::read(at("linked/theirs")).unwrap(), b"kept");

@@ -1,4 +1,5 @@
-//! The commands of docs/recipes.md and of the pages that newcomers read: parsed, and their names looked up.
+//! The commands of docs/recipes.md and of the pages that newcomers read: parsed, and their names
+//! looked up.
 
 use crate::cli::Cli;
 use crate::measure::select::{self, Chosen};
@@ -13,13 +14,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The words of a command line as a shell splits it, as far as the page goes: double quotes, no escapes.
+/// Returns the words of a command line as a shell splits it, as far as the page goes: double
+/// quotes, no escapes.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![];
     for (index, part) in line.split('"').enumerate() {
-        match index % 2 {
-            0 => words.extend(part.split_whitespace().map(String::from)),
-            _ => words.push(part.to_string()),
+        if index.is_multiple_of(2) {
+            words.extend(part.split_whitespace().map(String::from));
+        } else {
+            words.push(part.to_string());
         }
     }
     words
@@ -28,29 +31,32 @@ fn words(line: &str) -> Vec<String> {
 /// Programs that are not of this repository: of their arguments only the stages are looked up.
 const OTHERS: [&str; 4] = ["cargo", "cuobjdump", "gh", "git"];
 
-/// The lines of the blocks without a language, without comments.
+/// Returns the lines of the blocks without a language, without comments.
 fn commands(page: &str) -> Vec<&str> {
-    let blocks = page.split("```").skip(1).step_by(2);
-    let blocks = blocks.filter(|block| block.starts_with('\n'));
-    let lines = blocks.flat_map(str::lines).map(|line| {
-        let command = line.split(" # ").next().unwrap_or_default();
-        command.trim_end()
-    });
-    lines.filter(|line| !line.is_empty()).collect()
+    let mut commands = Vec::new();
+    for block in page.split("```").skip(1).step_by(2) {
+        if block.starts_with('\n') {
+            for line in block.lines() {
+                let command = line.split(" # ").next().unwrap_or_default();
+                commands.push(command.trim_end());
+            }
+        }
+    }
+    commands.retain(|command| !command.is_empty());
+    commands
 }
 
-/// What is wrong with a command of the page.
+/// Checks a command of a page.
 fn check(line: &str, stages: &[StageMeta]) -> Result<(), String> {
     let program = line.split_whitespace().next().unwrap_or_default();
     if OTHERS.contains(&program) && !line.starts_with(COMPARE) {
-        let is_stage = |word: &&str| {
+        for word in line.split([' ', '/']) {
             let id = word.trim_end_matches("-*");
-            !id.starts_with("stage") || stages.iter().any(|stage| stage.id == id)
-        };
-        return match line.split([' ', '/']).find(|word| !is_stage(word)) {
-            Some(word) => Err(format!("{line}: there is no {word}")),
-            None => Ok(()),
-        };
+            if id.starts_with("stage") && !stages.iter().any(|stage| stage.id == id) {
+                return Err(format!("{line}: there is no {word}"));
+            }
+        }
+        return Ok(());
     }
     if let Some(query) = line.strip_prefix("duckdb -c ") {
         return check_query(query).map_err(|error| format!("{line}: {error}"));
@@ -101,76 +107,72 @@ fn check_compare(words: &[String], stages: &[StageMeta]) -> Result<(), String> {
     Ok(())
 }
 
-/// What a query is made of besides columns, the names that it gives, and text in single quotes.
-const SQL: &str = "AND AS BY DISTINCT FILTER FROM GROUP IS NOT NULL ORDER SELECT WHERE bar count max min read_json t true union_by_name";
+/// The words of queries besides columns, the names that they define, and text in single quotes.
+const SQL: &str = "AND AS BY DISTINCT FILTER FROM GROUP IS NOT NULL ORDER SELECT WHERE bar count \
+                   max min read_json t true union_by_name";
 
-/// Its columns are those of the committed table.
+/// Checks that the columns of a query are those of the committed table.
 fn check_query(query: &str) -> Result<(), String> {
-    let query = query
+    let unquoted = query
         .strip_prefix('"')
-        .and_then(|query| query.strip_suffix('"'));
-    let query = query.ok_or("a query stands between double quotes")?;
-    let parts: Vec<&str> = query.split('\'').collect();
+        .and_then(|query| query.strip_suffix('"'))
+        .ok_or("a query stands between double quotes")?;
+    let parts: Vec<&str> = unquoted.split('\'').collect();
     if parts.len().is_multiple_of(2) {
         return Err("a single quote is not closed".into());
     }
-    let words = parts.into_iter().step_by(2).flat_map(|part| {
-        part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()))
-    });
-    let words: Vec<&str> = words.collect();
-    let given = words
-        .windows(2)
-        .filter(|pair| pair[0] == "AS")
-        .map(|pair| pair[1]);
-    let given: Vec<&str> = given.collect();
+    let mut words = Vec::new();
+    for part in parts.into_iter().step_by(2) {
+        words.extend(part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    }
+    words.retain(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()));
+    let mut known: Vec<&str> = SQL.split(' ').collect();
+    for pair in words.windows(2) {
+        if pair[0] == "AS" {
+            known.push(pair[1]);
+        }
+    }
     let table = root().join("results/nvidia-h200/rows.jsonl");
     let rows = std::fs::read_to_string(table).map_err(|error| error.to_string())?;
-    let is_known = |word: &&str| {
-        SQL.split(' ').any(|view| view == *word)
-            || given.contains(word)
-            || rows.contains(&format!("\"{word}\":"))
-    };
-    match words.iter().find(|word| !is_known(word)) {
-        Some(word) => Err(format!("the table has no column {word}")),
-        None => Ok(()),
+    for word in words {
+        let is_column = rows.contains(&format!("\"{word}\":"));
+        if !is_column && !known.contains(&word) {
+            return Err(format!("the table has no column {word}"));
+        }
     }
+    Ok(())
 }
 
-/// A script says in its own text which flags it has.
+/// Checks that a script names the flags in its own text.
 fn check_script(words: &[String]) -> Result<(), String> {
-    let script = words.first().filter(|word| {
-        ["scripts/", ".ci/", "examples/", "attention-ladder/python/"]
-            .iter()
-            .any(|folder| word.starts_with(folder))
-    });
-    let script = script.ok_or("neither compare nor a script of the repository")?;
+    let folders = ["scripts/", ".ci/", "examples/", "attention-ladder/python/"];
+    let script = words
+        .first()
+        .filter(|word| folders.iter().any(|folder| word.starts_with(folder)))
+        .ok_or("neither compare nor a script of the repository")?;
     let text = std::fs::read_to_string(root().join(script)).map_err(|error| error.to_string())?;
-    match words.iter().find(|word| {
-        let has = |flag: String| text.contains(&flag);
-        word.starts_with("--") && !has(format!("  {word} ")) && !has(format!("\"{word}\""))
-    }) {
-        Some(flag) => Err(format!("{script} has no {flag}")),
-        None => Ok(()),
+    for flag in words.iter().filter(|word| word.starts_with("--")) {
+        let is_in_help = text.contains(&format!("  {flag} "));
+        if !is_in_help && !text.contains(&format!("\"{flag}\"")) {
+            return Err(format!("{script} has no {flag}"));
+        }
     }
+    Ok(())
 }
 
 fn ladder() -> Vec<StageMeta> {
     stages::builds().unwrap()
 }
 
-/// The stages with those that a page has `scripts/new-stage` make.
-fn with_made(commands: &[&str], stages: &[StageMeta]) -> Vec<StageMeta> {
-    let made = commands.iter().filter_map(|line| {
-        let mut words = line.strip_prefix("scripts/new-stage ")?.split(' ');
-        let (name, from) = (words.next()?, words.next()?);
-        let from = stages.iter().find(|stage| stage.id == from)?;
-        Some(StageMeta {
-            id: name.to_string(),
-            ..from.clone()
-        })
-    });
-    stages.iter().cloned().chain(made).collect()
+/// Returns the stage that a command of a page has `scripts/new-stage` make.
+fn new_stage(command: &str, stages: &[StageMeta]) -> Option<StageMeta> {
+    let arguments = command.strip_prefix("scripts/new-stage ")?;
+    let (name, source) = arguments.split_once(' ')?;
+    let source_stage = stages.iter().find(|stage| stage.id == source)?;
+    Some(StageMeta {
+        id: name.to_string(),
+        ..source_stage.clone()
+    })
 }
 
 #[test]
@@ -191,20 +193,23 @@ fn every_recipe_is_a_command_with_its_exit_codes() {
             section.contains("Exit ") && section.contains("rint"),
             "{title}: what it prints, and its exit codes"
         );
-        commands.iter().for_each(|line| {
-            check(line, &stages).unwrap_or_else(|error| panic!("{title}: {error}"))
-        });
+        for line in commands {
+            check(line, &stages).unwrap_or_else(|error| panic!("{title}: {error}"));
+        }
     }
 }
 
 #[test]
 fn pages_for_newcomers_give_commands_that_exist() {
-    let stages = ladder();
     for page in ["README.md", "CONTRIBUTING.md", "docs/ladder.md"] {
         let text = std::fs::read_to_string(root().join(page)).unwrap();
         let commands = commands(&text);
         assert!(!commands.is_empty(), "{page}: no command");
-        let stages = with_made(&commands, &stages);
+        let mut stages = ladder();
+        for line in &commands {
+            let stage = new_stage(line, &stages);
+            stages.extend(stage);
+        }
         for line in commands {
             check(line, &stages).unwrap_or_else(|error| panic!("{page}: {error}"));
         }
@@ -214,7 +219,7 @@ fn pages_for_newcomers_give_commands_that_exist() {
 #[test]
 fn what_is_no_command_is_noticed() {
     let stages = ladder();
-    for (line, says) in [
+    for (line, message) in [
         (
             "cargo run -p compare -- sanitize --stagez stage5-swizzle",
             "--stagez",
@@ -246,6 +251,6 @@ fn what_is_no_command_is_noticed() {
         ("cargo test -p stage1-cpasinc", "no stage1-cpasinc"),
     ] {
         let error = check(line, &stages).expect_err(line);
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }

@@ -1,125 +1,269 @@
 use super::*;
 use crate::document::markdown::markdown;
 use crate::testing::git::{self, run as git};
-use crate::testing::scenario::{self, each};
+use crate::testing::scenario;
 use crate::testing::{US, ladder, timed};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A side in a folder of its own: a run, as `tables` if that is said.
-fn side(folder: &TempDir, words: &str) -> Side {
+/// The literal run on other kernels.
+const BEFORE: &str = "timed; identity 0 a; identity 1 b; named 1";
+
+/// The literal run with a kernel that is slower, faster.
+const SLOWER: &str = "timed 32 20 16.5";
+const FASTER: &str = "timed 32 20 13";
+
+/// Returns a side that is a run in a folder of its own.
+fn run_side(words: &str) -> Side {
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
-    let (words, is_run) = match words.strip_prefix("tables of ") {
-        Some(words) => (words, false),
-        None => (words, true),
-    };
     scenario::run(words).write(&path).unwrap();
-    let side = resolve(&path);
-    if is_run {
-        return side;
-    }
-    side.results.write(&folder.path().join("tables")).unwrap();
-    resolve(&folder.path().join("tables"))
+    resolve(&path)
+}
+
+/// Returns a side that is the tables of a run.
+fn tables_side(words: &str) -> Side {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables");
+    run_side(words).results.write(&path).unwrap();
+    resolve(&path)
 }
 
 fn resolve(path: &Path) -> Side {
     source::resolve(path.to_str().unwrap(), None, &ladder()).unwrap()
 }
 
-fn compared(line: &str) -> Comparison {
-    let (base, new) = line.split_once(" => ").unwrap();
-    let [base, new] = [base, new].map(|words| side(&tempfile::tempdir().unwrap(), words));
-    compare(&base, &new, &ladder())
+fn compared_runs(base: &str, new: &str) -> Comparison {
+    compare(&run_side(base), &run_side(new), &ladder())
 }
 
-/// Of two that differ where nothing is judged there is no data. Where the kernels are the same the machine moved; a part of what tables have
-/// is what a run was asked for; a session has one time of a kernel; and a whole table may be gone.
+fn compared_tables(base: &str, new: &str) -> Comparison {
+    compare(&tables_side(base), &tables_side(new), &ladder())
+}
+
+fn compared_table_with_run(base: &str, new: &str) -> Comparison {
+    compare(&tables_side(base), &run_side(new), &ladder())
+}
+
+/// Checks the verdict, and that the page has all notes and no outdated kernel.
+#[track_caller]
+fn assert_verdict(comparison: &Comparison, word: &str, code: u8) {
+    assert_eq!(comparison.overall.word, word);
+    assert_eq!(comparison.overall.exit.code(), code);
+    let page = markdown(&layout::document(comparison, true));
+    for note in &comparison.notes {
+        assert!(page.contains(note), "{page}");
+    }
+    assert!(!page.contains(OUTDATED), "{page}");
+}
+
+const OUTDATED: &str = "stage1-cpasync: variant: the kernel has changed since";
+
+const ONLY_BASE_HAS_H200: &str = "nvidia-h200: only the base has figures of this GPU model";
+
 #[test]
-fn the_exit_code_says_what_moved() {
-    let before = "timed; identity 0 a; identity 1 b; named 1";
-    let found = each(
-        &format!(
-            "{before} => timed
-            {before} => timed 32 20 16.5
-            {before} => timed 32 20 13
-            tables of {before} => timed 32 20 16.5
-            tables of {before} => tables of timed 32 20 16.5
-            timed => timed 32 20 16.5
-            {before} => timed; - scalar all
-            tables of {before} => timed; - scalar all
-            {before} => emulated
-            tables of {before} => tables of {before}
-            timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 20; - !peers
-            timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 21; - !peers
-            tables of timed; + scalar | 1x1x17x64 f16 full | draw | p50 9 => tables of timed; + scalar | 1x1x17x64 f16 full | draw | p50 8
-            tables of {before} => tables of emulated
-            {before} => {before}
-            timed => timed; machine nvidia-l4; card NVIDIA L4
-            emulated; + x | : out | input | C2 pass => emulated; + x | : out | input | C2 fail"
-        ),
-        |line| {
-            let found = compared(line);
-            let page = markdown(&layout::document(&found, true));
-            assert!(found.notes.iter().all(|line| page.contains(line)), "{page}");
-            let is_outdated = page.contains("stage1-cpasync: variant: the kernel has changed since");
-            let code = found.overall.exit.code();
-            format!("{code} {} {:?} {is_outdated}", found.overall.word, found.notes)
-        },
+fn equal_times_are_the_same() {
+    let comparison = compared_runs(BEFORE, "timed");
+    assert_verdict(&comparison, "SAME", 0);
+    assert!(comparison.notes.is_empty());
+}
+
+#[test]
+fn a_slower_kernel_is_a_regression() {
+    assert_verdict(&compared_runs(BEFORE, SLOWER), "REGRESSION", 1);
+    assert_verdict(&compared_table_with_run(BEFORE, SLOWER), "REGRESSION", 1);
+    assert_verdict(&compared_tables(BEFORE, SLOWER), "REGRESSION", 1);
+}
+
+#[test]
+fn a_faster_kernel_is_an_improvement() {
+    assert_verdict(&compared_runs(BEFORE, FASTER), "IMPROVED", 0);
+}
+
+/// The machine moved.
+#[test]
+fn another_time_of_the_same_kernel_is_ambiguous() {
+    assert_verdict(&compared_runs("timed", SLOWER), "AMBIGUOUS", 3);
+}
+
+#[test]
+fn a_run_that_lacks_what_the_base_run_has_is_incomplete() {
+    let comparison = compared_runs(BEFORE, "timed; - scalar all");
+    assert_verdict(&comparison, "INCOMPLETE", 3);
+}
+
+/// A part of what tables have is what a run was asked for.
+#[test]
+fn a_run_that_lacks_what_a_table_has_is_the_same() {
+    let comparison = compared_table_with_run(BEFORE, "timed; - scalar all");
+    assert_verdict(&comparison, "SAME", 0);
+}
+
+#[test]
+fn a_run_in_the_emulator_is_compared_by_its_build() {
+    let comparison = compared_runs(BEFORE, "emulated");
+    assert_verdict(&comparison, "SAME", 0);
+    assert_eq!(comparison.notes, [ONLY_BASE_HAS_H200]);
+}
+
+#[test]
+fn equal_tables_are_the_same() {
+    assert_verdict(&compared_tables(BEFORE, BEFORE), "SAME", 0);
+}
+
+/// Nothing is judged: equal rows are the same, and rows that differ are no data.
+#[test]
+fn times_of_peers_are_not_judged() {
+    let peers = |us: u32| format!("timed; peers mission 10 torch-flash {us}; - !peers");
+    assert_verdict(&compared_runs(&peers(20), &peers(20)), "SAME", 0);
+    assert_verdict(&compared_runs(&peers(20), &peers(21)), "NO DATA", 3);
+}
+
+#[test]
+fn times_at_random_problems_are_not_judged() {
+    let random = |us: u32| format!("timed; + scalar | 1x1x17x64 f16 full | draw | p50 {us}");
+    assert_verdict(&compared_tables(&random(9), &random(8)), "SAME", 0);
+}
+
+#[test]
+fn a_table_that_is_gone_is_incomplete() {
+    let comparison = compared_tables(BEFORE, "emulated");
+    assert_verdict(&comparison, "INCOMPLETE", 3);
+    assert_eq!(comparison.notes, [ONLY_BASE_HAS_H200]);
+}
+
+/// A session has one time of a kernel.
+#[test]
+fn a_run_on_kernels_that_have_changed_since_is_incomplete() {
+    let comparison = compared_runs(BEFORE, BEFORE);
+    assert_eq!(comparison.overall.word, "INCOMPLETE");
+    assert_eq!(comparison.overall.exit.code(), 3);
+    assert!(comparison.notes.is_empty());
+    let page = markdown(&layout::document(&comparison, true));
+    assert!(page.contains(OUTDATED), "{page}");
+}
+
+/// Two runs on different GPU models.
+fn without_a_common_gpu() -> Comparison {
+    compared_runs("timed", "timed; machine nvidia-l4; card NVIDIA L4")
+}
+
+#[test]
+fn different_gpu_models_have_no_data() {
+    let comparison = without_a_common_gpu();
+    assert_verdict(&comparison, "NO DATA", 3);
+    assert_eq!(
+        comparison.notes,
+        [
+            ONLY_BASE_HAS_H200,
+            "nvidia-l4: only the new side has figures of this GPU model",
+        ]
     );
-    insta::assert_snapshot!(found, @r#"
-    timed; identity 0 a; identity 1 b; named 1 => timed
-        0 SAME [] false
-    timed; identity 0 a; identity 1 b; named 1 => timed 32 20 16.5
-        1 REGRESSION [] false
-    timed; identity 0 a; identity 1 b; named 1 => timed 32 20 13
-        0 IMPROVED [] false
-    tables of timed; identity 0 a; identity 1 b; named 1 => timed 32 20 16.5
-        1 REGRESSION [] false
-    tables of timed; identity 0 a; identity 1 b; named 1 => tables of timed 32 20 16.5
-        1 REGRESSION [] false
-    timed => timed 32 20 16.5
-        3 AMBIGUOUS [] false
-    timed; identity 0 a; identity 1 b; named 1 => timed; - scalar all
-        3 INCOMPLETE [] false
-    tables of timed; identity 0 a; identity 1 b; named 1 => timed; - scalar all
-        0 SAME [] false
-    timed; identity 0 a; identity 1 b; named 1 => emulated
-        0 SAME ["nvidia-h200: only the base has figures of this GPU model"] false
-    tables of timed; identity 0 a; identity 1 b; named 1 => tables of timed; identity 0 a; identity 1 b; named 1
-        0 SAME [] false
-    timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 20; - !peers
-        0 SAME [] false
-    timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 21; - !peers
-        3 NO DATA [] false
-    tables of timed; + scalar | 1x1x17x64 f16 full | draw | p50 9 => tables of timed; + scalar | 1x1x17x64 f16 full | draw | p50 8
-        0 SAME [] false
-    tables of timed; identity 0 a; identity 1 b; named 1 => tables of emulated
-        3 INCOMPLETE ["nvidia-h200: only the base has figures of this GPU model"] false
-    timed; identity 0 a; identity 1 b; named 1 => timed; identity 0 a; identity 1 b; named 1
-        3 INCOMPLETE [] true
-    timed => timed; machine nvidia-l4; card NVIDIA L4
-        3 NO DATA ["nvidia-h200: only the base has figures of this GPU model", "nvidia-l4: only the new side has figures of this GPU model"] false
-    emulated; + x | : out | input | C2 pass => emulated; + x | : out | input | C2 fail
-        1 REGRESSION [] false
-    "#);
-    // Of two GPU models what the build says is said once; a table that is gone is no more than that.
-    let two = |words| {
-        let mut side = side(&tempfile::tempdir().unwrap(), words);
-        let gpus = &mut side.results.gpus;
-        gpus.insert("nvidia-l4".into(), gpus["nvidia-h200"].clone());
-        side
-    };
-    let base = two("tables of timed");
-    let found = compare(
-        &base,
-        &two("tables of timed; counted scalar 2097152 0"),
+}
+
+#[test]
+fn a_given_output_that_fails_is_a_regression() {
+    let comparison = compared_runs(
+        "emulated; + x | : out | input | C2 pass",
+        "emulated; + x | : out | input | C2 fail",
+    );
+    assert_verdict(&comparison, "REGRESSION", 1);
+}
+
+/// Returns the tables of a run, for two GPU models.
+fn tables_of_two_gpus(words: &str) -> Side {
+    let mut side = tables_side(words);
+    let gpus = &mut side.results.gpus;
+    gpus.insert("nvidia-l4".into(), gpus["nvidia-h200"].clone());
+    side
+}
+
+#[test]
+fn of_two_gpu_models_what_the_build_says_is_said_once() {
+    let comparison = compare(
+        &tables_of_two_gpus("timed"),
+        &tables_of_two_gpus("timed; counted scalar 2097152 0"),
         &ladder(),
     );
-    assert!(found.overall.line.starts_with("1 worse, "));
-    let one = side(&tempfile::tempdir().unwrap(), "tables of timed");
-    let pairs = compare(&base, &one, &ladder()).pairs.into_iter();
-    let differences = pairs.map(|(_, pair)| pair.differences.len());
-    assert_eq!(differences.sum::<usize>(), 1);
+    let line = &comparison.overall.line;
+    assert!(line.starts_with("1 worse, "), "{line}");
+}
+
+#[test]
+fn a_table_that_is_gone_is_one_difference() {
+    let base = tables_of_two_gpus("timed");
+    let comparison = compare(&base, &tables_side("timed"), &ladder());
+    assert_eq!(all_differences(&comparison.pairs).len(), 1);
+}
+
+/// Checks the one verdict on runs and on tables.
+#[track_caller]
+fn assert_joint_verdict(runs: Comparison, tables: Comparison, word: &str, code: u8) {
+    let joint = join(runs, tables);
+    assert_eq!(joint.overall.word, word);
+    assert_eq!(joint.overall.exit.code(), code);
+    let page = markdown(&layout::document(&joint, true));
+    assert!(page.starts_with(&format!("**{word}: ")), "{page}");
+    assert!(page.contains("Committed tables: "), "{page}");
+    let remarks = page.matches("No action needed").count();
+    assert!(remarks <= usize::from(code == 0), "{page}");
+}
+
+fn same_runs() -> Comparison {
+    compared_runs("emulated", "emulated")
+}
+
+#[test]
+fn runs_and_tables_that_are_the_same_are_the_same() {
+    let tables = compared_tables(BEFORE, BEFORE);
+    assert_joint_verdict(same_runs(), tables, "SAME", 0);
+}
+
+#[test]
+fn a_regression_of_tables_is_one_of_the_review() {
+    let tables = compared_tables(BEFORE, SLOWER);
+    assert_joint_verdict(same_runs(), tables, "REGRESSION", 1);
+}
+
+#[test]
+fn a_regression_of_runs_is_one_of_the_review() {
+    let tables = compared_tables(BEFORE, BEFORE);
+    assert_joint_verdict(compared_runs(BEFORE, SLOWER), tables, "REGRESSION", 1);
+}
+
+#[test]
+fn a_regression_of_runs_and_an_improvement_of_tables_are_mixed() {
+    let tables = compared_tables(BEFORE, FASTER);
+    assert_joint_verdict(compared_runs(BEFORE, SLOWER), tables, "MIXED", 1);
+}
+
+#[test]
+fn an_improvement_of_tables_is_one_of_the_review() {
+    let tables = compared_tables(BEFORE, FASTER);
+    assert_joint_verdict(same_runs(), tables, "IMPROVED", 0);
+}
+
+#[test]
+fn runs_without_data_decide_where_tables_are_not_worse() {
+    let tables = compared_tables(BEFORE, FASTER);
+    assert_joint_verdict(without_a_common_gpu(), tables, "NO DATA", 3);
+}
+
+#[test]
+fn a_base_without_tables_is_noted() {
+    let no_data = NoData("main has neither runs nor tables".into());
+    let comparison = note_missing_tables(same_runs(), no_data.into()).unwrap();
+    assert_eq!(
+        comparison.notes,
+        ["Committed tables: NO DATA: main has neither runs nor tables"]
+    );
+    assert_eq!(comparison.overall.word, "SAME");
+}
+
+#[test]
+fn a_base_with_a_broken_table_is_an_error() {
+    let broken = anyhow::anyhow!("line 9 is malformed");
+    assert!(note_missing_tables(same_runs(), broken).is_err());
 }
 
 fn commit(root: &Path, tag: &str) {
@@ -127,246 +271,334 @@ fn commit(root: &Path, tag: &str) {
     git(root, &["tag", tag]);
 }
 
-/// Of runs and of tables, each in a line of its own.
-#[test]
-fn a_review_has_one_verdict_on_runs_and_tables() {
-    let before = "timed; identity 0 a; identity 1 b; named 1";
-    let same = "emulated => emulated".to_string();
-    let slower = format!("{before} => timed 32 20 16.5");
-    let tables_slower = format!("tables of {before} => tables of timed 32 20 16.5");
-    let tables_faster = format!("tables of {before} => tables of timed 32 20 13");
-    let tables_same = format!("tables of {before} => tables of {before}");
-    let nothing = "timed => timed; machine nvidia-l4; card NVIDIA L4".to_string();
-    for (runs, tables, word, code) in [
-        (&same, &tables_same, "SAME", 0),
-        (&same, &tables_slower, "REGRESSION", 1),
-        (&slower, &tables_same, "REGRESSION", 1),
-        (&slower, &tables_faster, "MIXED", 1),
-        (&same, &tables_faster, "IMPROVED", 0),
-        (&nothing, &tables_faster, "NO DATA", 3),
-    ] {
-        let both = join(compared(runs), compared(tables));
-        let found = (both.overall.word, both.overall.exit.code());
-        assert_eq!(found, (word, code), "{runs} & {tables}");
-        let page = markdown(&layout::document(&both, true));
-        assert!(page.starts_with(&format!("**{word}: ")), "{page}");
-        assert!(page.contains("Committed tables: "), "{page}");
-        let says = page.matches("No action needed").count();
-        assert!(says <= usize::from(code == 0), "{page}");
+/// A repository with runs, tables, and revisions of its tables.
+struct Checkout(TempDir);
+
+impl Checkout {
+    fn new() -> Self {
+        let checkout = Self(tempfile::tempdir().unwrap());
+        let root = checkout.root();
+        git(root, &["init", "--quiet", "--initial-branch", "main"]);
+        checkout
+    }
+
+    fn root(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// Returns the name of a folder, as a command line has it.
+    fn name(&self, folder: &str) -> String {
+        self.path(folder).display().to_string()
+    }
+
+    /// Writes the tables of the literal run.
+    fn write_tables(&self) {
+        timed(US).write(&self.path("run")).unwrap();
+        let side = resolve(&self.path("run"));
+        side.results.write(&self.path("results")).unwrap();
+    }
+
+    fn resolve(&self, name: &str) -> anyhow::Result<Side> {
+        source::resolve(name, Some(self.root()), &ladder())
+    }
+
+    /// Returns the error, with the path of the checkout replaced by ROOT.
+    #[track_caller]
+    fn error(&self, name: &str) -> String {
+        let error = format!("{:#}", self.resolve(name).unwrap_err());
+        error.replace(&self.root().display().to_string(), "ROOT")
+    }
+
+    /// Whether the name has neither runs nor tables.
+    #[track_caller]
+    fn is_no_data(&self, name: &str) -> bool {
+        self.resolve(name).unwrap_err().is::<NoData>()
     }
 }
 
-#[test]
-fn a_base_without_tables_is_noted_and_a_broken_one_is_an_error() {
-    let runs = || compared("emulated => emulated");
-    let none = NoData("main has neither runs nor tables".into());
-    let noted = note_missing_tables(runs(), none.into()).unwrap();
-    let says = "Committed tables: NO DATA: main has neither runs nor tables";
-    assert_eq!(noted.notes, [says]);
-    assert_eq!(noted.overall.word, "SAME");
-    let broken = note_missing_tables(runs(), anyhow::anyhow!("line 9 is malformed"));
-    assert!(broken.is_err());
+#[track_caller]
+fn assert_literal_table(side: &Side) {
+    let table = side.results.of_gpu("nvidia-h200");
+    assert_eq!(table.rows().count(), 15);
+    assert_eq!(table.sessions.len(), 1);
 }
 
 #[test]
-fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
-    let at = |name: &str| root.join(name);
-    for name in ["1", "2"] {
-        timed(US).write(&at("runs").join(name)).unwrap();
+fn a_side_is_the_folder_of_a_run() {
+    let checkout = Checkout::new();
+    timed(US).write(&checkout.path("1")).unwrap();
+    let side = checkout.resolve(&checkout.name("1")).unwrap();
+    assert_eq!(side.name, "1");
+    assert!(side.run.is_some());
+    assert_literal_table(&side);
+}
+
+#[test]
+fn a_side_is_the_newest_run_of_a_folder() {
+    let checkout = Checkout::new();
+    for name in ["runs/1", "runs/2"] {
+        timed(US).write(&checkout.path(name)).unwrap();
     }
-    git(root, &["init", "--quiet", "--initial-branch", "main"]);
+    let side = checkout.resolve(&checkout.name("runs")).unwrap();
+    assert_eq!(side.name, "2");
+    assert!(side.run.is_some());
+    assert_literal_table(&side);
+}
+
+/// A file that was removed from the work tree is gone there alone, and the work tree is not
+/// touched.
+#[test]
+fn a_side_is_a_revision_with_tables() {
+    let checkout = Checkout::new();
+    checkout.write_tables();
+    commit(checkout.root(), "tables");
+    std::fs::remove_file(checkout.path("results/nvidia-h200/rows.jsonl")).unwrap();
+    let status = || git(checkout.root(), &["status", "--porcelain"]);
+    let before = status();
+    let side = checkout.resolve("tables").unwrap();
+    assert_eq!(side.name, "tables");
+    assert!(side.run.is_none());
+    assert_literal_table(&side);
+    assert_eq!(status(), before);
+}
+
+#[test]
+fn a_revision_with_an_impossible_time_is_refused() {
+    let checkout = Checkout::new();
+    checkout.write_tables();
+    let rows = checkout.path("results/nvidia-h200/rows.jsonl");
+    let impossible = r#"{"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"peers","session":"20261120T183000Z-linux","p50":1e-9}"#;
+    let text = std::fs::read_to_string(&rows).unwrap();
+    std::fs::write(&rows, text + impossible).unwrap();
+    commit(checkout.root(), "fast");
+    assert_eq!(
+        checkout.error("fast"),
+        "fast:results/nvidia-h200/rows.jsonl: line 9 is malformed: \
+         s/v on mission f16 full by peers: 0.000000001 µs, and nothing can take less than \
+         0.543 µs on NVIDIA H200; find out what was timed"
+    );
+    assert!(!checkout.is_no_data("fast"));
+}
+
+#[test]
+fn tables_whose_rows_were_removed_are_refused() {
+    let checkout = Checkout::new();
+    checkout.write_tables();
+    std::fs::remove_file(checkout.path("results/nvidia-h200/rows.jsonl")).unwrap();
+    let name = checkout.name("results");
+    assert_eq!(
+        checkout.error(&name),
+        "ROOT/results cannot be compared: ROOT/results/nvidia-h200/rows.jsonl: line 1 was taken \
+         out after `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is \
+         measured, never edited: take the committed file back with `git checkout`, or measure \
+         again and accept the run"
+    );
+    assert!(!checkout.is_no_data(&name));
+}
+
+#[test]
+fn a_folder_without_runs_and_tables_has_no_data() {
+    let checkout = Checkout::new();
+    std::fs::create_dir(checkout.path("nothing")).unwrap();
+    let name = checkout.name("nothing");
+    assert_eq!(
+        checkout.error(&name),
+        "NO DATA: ROOT/nothing has neither runs nor tables; name the folder of a run, results/, \
+         or a git revision with tables (`compare accept`)"
+    );
+    assert!(checkout.is_no_data(&name));
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_refused() {
+    let checkout = Checkout::new();
+    timed(US).write(&checkout.path("broken")).unwrap();
+    std::fs::write(checkout.path("broken/rows.jsonl"), "{").unwrap();
+    let name = checkout.name("broken");
+    assert_eq!(
+        checkout.error(&name),
+        "ROOT/broken cannot be compared: ROOT/broken/rows.jsonl: line 1 is malformed: \
+         EOF while parsing an object at line 1 column 1"
+    );
+    assert!(!checkout.is_no_data(&name));
+}
+
+#[test]
+fn a_revision_without_tables_has_no_data() {
+    let checkout = Checkout::new();
+    let root = checkout.root();
     git(root, &["commit", "--quiet", "--allow-empty", "-m", "empty"]);
     git(root, &["tag", "empty"]);
-    resolve(&at("runs/1"))
-        .results
-        .write(&at("results"))
-        .unwrap();
-    commit(root, "tables");
-    let rows = at("results/nvidia-h200/rows.jsonl");
-    let fast = r#"{"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"peers","session":"20261120T183000Z-linux","p50":1e-9}"#;
-    let before = std::fs::read_to_string(&rows).unwrap();
-    std::fs::write(&rows, before + fast).unwrap();
-    commit(root, "fast");
-    std::fs::remove_file(rows).unwrap();
-    std::fs::create_dir(at("nothing")).unwrap();
-    std::fs::create_dir_all(at("broken")).unwrap();
-    timed(US).write(&at("broken")).unwrap();
-    std::fs::write(at("broken/rows.jsonl"), "{").unwrap();
-    let before = git(root, &["status", "--porcelain"]);
-
-    // Of runs the newest that finished; what was removed from the work tree is gone there alone; a flag is not passed on to git.
-    let found = each(
-        "ROOT/runs/1
-        ROOT/runs
-        tables
-        fast
-        ROOT/results
-        ROOT/nothing
-        ROOT/broken
-        empty
-        nowhere
-        --all",
-        |name| {
-            let root_name = root.display().to_string();
-            let name = name.replace("ROOT", &root_name);
-            let words = match source::resolve(&name, Some(root), &ladder()) {
-                Ok(side) => {
-                    let table = side.results.of_gpu("nvidia-h200");
-                    let (rows, sessions) = (table.rows().count(), table.sessions.len());
-                    let is_run = side.run.is_some();
-                    format!(
-                        "{}: {rows} rows of {sessions} sessions, run {is_run}",
-                        side.name
-                    )
-                }
-                Err(error) => {
-                    let none = error.downcast_ref::<crate::answer::NoData>().is_some();
-                    format!("no data {none}: {error:#}")
-                }
-            };
-            words.replace(&root_name, "ROOT")
-        },
+    assert_eq!(
+        checkout.error("empty"),
+        "NO DATA: empty has neither runs nor tables; name the folder of a run, results/, \
+         or a git revision with tables (`compare accept`)"
     );
-    insta::assert_snapshot!(found, @"
-    ROOT/runs/1
-        1: 15 rows of 1 sessions, run true
-    ROOT/runs
-        2: 15 rows of 1 sessions, run true
-    tables
-        tables: 15 rows of 1 sessions, run false
-    fast
-        no data false: fast:results/nvidia-h200/rows.jsonl: line 9 is malformed: s/v on mission f16 full by peers: 0.000000001 µs, and nothing can take less than 0.543 µs on NVIDIA H200; find out what was timed
-    ROOT/results
-        no data false: ROOT/results cannot be compared: ROOT/results/nvidia-h200/rows.jsonl: line 1 was taken out after `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is measured, never edited: take the committed file back with `git checkout`, or measure again and accept the run
-    ROOT/nothing
-        no data true: NO DATA: ROOT/nothing has neither runs nor tables; name the folder of a run, results/, or a git revision with tables (`compare accept`)
-    ROOT/broken
-        no data false: ROOT/broken cannot be compared: ROOT/broken/rows.jsonl: line 1 is malformed: EOF while parsing an object at line 1 column 1
-    empty
-        no data true: NO DATA: empty has neither runs nor tables; name the folder of a run, results/, or a git revision with tables (`compare accept`)
-    nowhere
-        no data false: 'nowhere' is neither a folder nor a git revision; give the folder of a run, a folder of tables, or a revision
-    --all
-        no data false: '--all' is neither a folder nor a git revision; give the folder of a run, a folder of tables, or a revision
-    ");
-    let after = git(root, &["status", "--porcelain"]);
-    assert_eq!(after, before, "the work tree is not touched");
-    // What keeps git from looking is said.
-    let error = source::resolve("main", Some(&at("gone")), &ladder()).unwrap_err();
-    let says = "'main' is neither a folder nor a git revision (fatal: cannot change to";
-    assert!(error.to_string().starts_with(says), "{error}");
-    let error = source::resolve("main", None, &ladder()).unwrap_err();
-    let says =
-        "'main' is not a folder, and there are no revisions outside of the workspace; go there";
-    assert_eq!(error.to_string(), says);
+    assert!(checkout.is_no_data("empty"));
 }
 
-/// A clone whose tables had no digests first, then had them, and were edited by hand.
+/// A flag is not passed on to git.
 #[test]
-fn a_revision_is_refused_if_it_was_edited_and_noted_if_that_cannot_be_known() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
-    let results = root.join("results");
-    let of_gpu = |file: &str| results.join("nvidia-h200").join(file);
-    let edit = |file: &str, from: &str, to: &str| {
-        let text = std::fs::read_to_string(of_gpu(file)).unwrap();
-        assert!(text.contains(from), "{file}: {text}");
-        std::fs::write(of_gpu(file), text.replace(from, to)).unwrap();
-    };
-    let digests = |table: &str| results.join(table).join("digests.jsonl");
-    git(root, &["init", "--quiet", "--initial-branch", "main"]);
-    timed(US).write(&root.join("run")).unwrap();
-    let tables = resolve(&root.join("run")).results;
-    tables.write(&results).unwrap();
-    for table in ["build", "nvidia-h200"] {
-        std::fs::remove_file(digests(table)).unwrap();
+fn a_name_that_is_neither_a_folder_nor_a_revision_is_refused() {
+    let checkout = Checkout::new();
+    checkout.write_tables();
+    commit(checkout.root(), "tables");
+    for name in ["nowhere", "--all"] {
+        let expected = format!(
+            "'{name}' is neither a folder nor a git revision; \
+             give the folder of a run, a folder of tables, or a revision"
+        );
+        assert_eq!(checkout.error(name), expected);
+        assert!(!checkout.is_no_data(name));
     }
-    commit(root, "before");
-    tables.write(&results).unwrap();
-    commit(root, "accepted");
-    let times = |us: [&str; 3]| {
-        format!(
-            "\"p50\":{},\"p50_low\":{},\"p50_high\":{}",
-            us[0], us[1], us[2]
-        )
-    };
-    let (from, to) = (["32.03", "32.01", "32.04"], ["16.01", "16", "16.02"]);
-    edit("rows.jsonl", &times(from), &times(to));
-    commit(root, "halved");
-    std::fs::remove_file(digests("nvidia-h200")).unwrap();
-    commit(root, "half-digested");
-    std::fs::remove_file(digests("build")).unwrap();
-    commit(root, "undigested");
-    tables.write(&results).unwrap();
-    edit("sessions.jsonl", "NVIDIA H200", "NVIDIA H100");
-    commit(root, "another-gpu");
+}
 
-    let found = each(
-        "before\naccepted\nhalved\nhalf-digested\nundigested\nanother-gpu",
-        |name| match source::resolve(name, Some(root), &ladder()) {
-            Ok(side) => side.note.unwrap_or_default(),
-            Err(error) => format!("error: {error:#}"),
-        },
+#[test]
+fn what_keeps_git_from_looking_is_in_the_error() {
+    let gone = Path::new("/gone");
+    let error = source::resolve("main", Some(gone), &ladder()).unwrap_err();
+    let start = "'main' is neither a folder nor a git revision (fatal: cannot change to";
+    assert!(error.to_string().starts_with(start), "{error}");
+}
+
+#[test]
+fn outside_of_the_workspace_there_are_no_revisions() {
+    let error = source::resolve("main", None, &ladder()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "'main' is not a folder, and there are no revisions outside of the workspace; go there"
     );
-    insta::assert_snapshot!(found, @"
-    before
-        before is from before a table had digests: whether its figures were edited is not known
-    accepted
-        -
-    halved
-        error: halved:results/nvidia-h200/rows.jsonl: line 2 was changed or added after `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is measured, never edited: take the committed file back with `git checkout`, or measure again and accept the run
-    half-digested
-        error: half-digested:results/nvidia-h200 has no digests.jsonl, which tells edited figures from measured ones; take it back with `git checkout`; tables from before it existed are compared as revisions (`compare diff REVISION HEAD`)
-    undigested
-        error: undigested:results/build has no digests.jsonl, which tells edited figures from measured ones; take it back with `git checkout`; tables from before it existed are compared as revisions (`compare diff REVISION HEAD`)
-    another-gpu
-        error: another-gpu:results/nvidia-h200/sessions.jsonl: line 1 was changed or added after `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is measured, never edited: take the committed file back with `git checkout`, or measure again and accept the run
-    ");
-    let side = |name: &str| source::resolve(name, Some(root), &ladder()).unwrap();
-    let found = compare(&side("before"), &side("accepted"), &ladder());
-    assert_eq!((found.overall.word, found.notes.len()), ("SAME", 1));
-    let page = markdown(&layout::document(&found, false));
-    assert!(
-        page.contains("before is from before a table had digests"),
-        "{page}"
+}
+
+impl Checkout {
+    fn gpu_file(&self, file: &str) -> PathBuf {
+        self.path("results/nvidia-h200").join(file)
+    }
+
+    fn edit(&self, file: &str, from: &str, to: &str) {
+        let text = std::fs::read_to_string(self.gpu_file(file)).unwrap();
+        assert!(text.contains(from), "{file}: {text}");
+        std::fs::write(self.gpu_file(file), text.replace(from, to)).unwrap();
+    }
+
+    fn remove_digests(&self, table: &str) {
+        let digests = self.path("results").join(table).join("digests.jsonl");
+        std::fs::remove_file(digests).unwrap();
+    }
+
+    /// Commits tables without digests as `before`, and with them as `accepted`.
+    fn with_digests() -> Self {
+        let checkout = Self::new();
+        checkout.write_tables();
+        checkout.remove_digests("build");
+        checkout.remove_digests("nvidia-h200");
+        commit(checkout.root(), "before");
+        checkout.write_tables();
+        commit(checkout.root(), "accepted");
+        checkout
+    }
+
+    /// Halves a time by hand.
+    fn halve_a_time(&self) {
+        self.edit(
+            "rows.jsonl",
+            r#""p50":32.03,"p50_low":32.01,"p50_high":32.04"#,
+            r#""p50":16.01,"p50_low":16,"p50_high":16.02"#,
+        );
+    }
+}
+
+#[test]
+fn a_revision_from_before_digests_is_noted() {
+    let checkout = Checkout::with_digests();
+    let before = checkout.resolve("before").unwrap();
+    let note = "before is from before a table had digests: \
+                whether its figures were edited is not known";
+    assert_eq!(before.note.as_deref(), Some(note));
+    let accepted = checkout.resolve("accepted").unwrap();
+    assert_eq!(accepted.note, None);
+    let comparison = compare(&before, &accepted, &ladder());
+    assert_eq!(comparison.overall.word, "SAME");
+    assert_eq!(comparison.notes, [note]);
+    let page = markdown(&layout::document(&comparison, false));
+    assert!(page.contains(note), "{page}");
+}
+
+#[test]
+fn a_revision_whose_rows_were_edited_is_refused() {
+    let checkout = Checkout::with_digests();
+    checkout.halve_a_time();
+    commit(checkout.root(), "halved");
+    assert_eq!(
+        checkout.error("halved"),
+        "halved:results/nvidia-h200/rows.jsonl: line 2 was changed or added after \
+         `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is measured, \
+         never edited: take the committed file back with `git checkout`, or measure again and \
+         accept the run"
+    );
+}
+
+#[test]
+fn a_revision_whose_digests_were_removed_is_refused() {
+    let checkout = Checkout::with_digests();
+    checkout.halve_a_time();
+    checkout.remove_digests("nvidia-h200");
+    commit(checkout.root(), "half-digested");
+    checkout.remove_digests("build");
+    commit(checkout.root(), "undigested");
+    for (name, table) in [("half-digested", "nvidia-h200"), ("undigested", "build")] {
+        let expected = format!(
+            "{name}:results/{table} has no digests.jsonl, which tells edited figures from \
+             measured ones; take it back with `git checkout`; tables from before it existed are \
+             compared as revisions (`compare diff REVISION HEAD`)"
+        );
+        assert_eq!(checkout.error(name), expected);
+    }
+}
+
+#[test]
+fn a_revision_whose_sessions_were_edited_is_refused() {
+    let checkout = Checkout::with_digests();
+    checkout.edit("sessions.jsonl", "NVIDIA H200", "NVIDIA H100");
+    commit(checkout.root(), "another-gpu");
+    assert_eq!(
+        checkout.error("another-gpu"),
+        "another-gpu:results/nvidia-h200/sessions.jsonl: line 1 was changed or added after \
+         `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is measured, \
+         never edited: take the committed file back with `git checkout`, or measure again and \
+         accept the run"
     );
 }
 
 #[test]
 fn results_from_before_tables_are_refused_with_what_can_be_compared() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
-    git(root, &["init", "--quiet", "--initial-branch", "main"]);
-    let session = root.join("results/20261121T053618Z-nvidia-h200");
+    let checkout = Checkout::new();
+    let session = checkout.path("results/20261121T053618Z-nvidia-h200");
     std::fs::create_dir_all(&session).unwrap();
     for file in ["meta.json", "rows.jsonl"] {
         std::fs::write(session.join(file), "{}").unwrap();
     }
-    commit(root, "sessions");
-    let refused = || {
-        let error = source::resolve("sessions", Some(root), &ladder()).unwrap_err();
-        error.to_string()
-    };
-    let alone = refused();
-    assert!(
-        alone.contains("name a revision with results/build/sessions.jsonl, or"),
-        "{alone}"
-    );
+    commit(checkout.root(), "sessions");
+    let error = checkout.error("sessions");
+    let advice = "name a revision with results/build/sessions.jsonl, or";
+    assert!(error.contains(advice), "{error}");
+
     std::fs::remove_dir_all(&session).unwrap();
-    timed(US).write(&root.join("run")).unwrap();
-    let tables = resolve(&root.join("run")).results;
-    tables.write(&root.join("results")).unwrap();
-    commit(root, "tables");
-    let first = git(root, &["log", "-1", "--format=%h"]);
-    let error = refused();
-    for says in [
-        "the results of sessions are folders of sessions, from before there was one table per GPU model",
+    checkout.write_tables();
+    commit(checkout.root(), "tables");
+    let first = git(checkout.root(), &["log", "-1", "--format=%h"]);
+    let error_with_tables = checkout.error("sessions");
+    for part in [
+        "the results of sessions are folders of sessions, \
+         from before there was one table per GPU model",
         &format!("name {} of 20", first.trim()),
         "or check sessions out and read them with its own `compare`",
     ] {
-        assert!(error.contains(says), "{error}");
+        assert!(error_with_tables.contains(part), "{error_with_tables}");
     }
 }
 
@@ -383,15 +615,15 @@ fn a_revision_that_a_shallow_clone_lacks_is_told_from_one_that_is_none() {
         folder.path(),
         &["clone", "--quiet", "--depth", "1", &url, "shallow"],
     );
-    let refused = |clone: &str| {
+    let error = |clone: &str| {
         let root = folder.path().join(clone);
         let error = source::resolve("HEAD~5", Some(&root), &ladder()).unwrap_err();
         error.to_string()
     };
-    let shallow = refused("shallow");
-    assert!(
-        shallow.ends_with("run `git fetch --unshallow`"),
-        "{shallow}"
-    );
-    assert!(refused("whole").contains("is neither a folder nor a git revision; give"));
+    let of_shallow = error("shallow");
+    let advice = "run `git fetch --unshallow`";
+    assert!(of_shallow.ends_with(advice), "{of_shallow}");
+    let of_whole = error("whole");
+    let reason = "is neither a folder nor a git revision; give";
+    assert!(of_whole.contains(reason), "{of_whole}");
 }

@@ -1,51 +1,48 @@
-//! What each GPU of the machine can be used for.
+//! The use of each GPU of the machine.
 
-use crate::judge::list::{count, grouped, joined};
+use crate::judge::list::{count, grouped};
 use crate::table::StageMeta;
 
 /// A GPU, and the ladder as limited to what it can run.
 #[derive(Clone, Debug)]
 pub struct GpuStages {
-    /// `NVIDIA L4 (sm_89, 58 SMs, driver 580.65.06)`
+    /// The GPU with its facts: `NVIDIA L4 (sm_89, 58 SMs, driver 580.65.06)`.
     pub gpu: String,
     pub stages: Vec<StageMeta>,
-    /// Why no stage has code for it, if none has.
+    /// The reason why no stage has code for it, if none has.
     pub without_code: Option<String>,
 }
 
 impl GpuStages {
     /// Returns how many stages have a variant that runs.
     pub fn running(&self) -> usize {
-        match self.without_code {
-            Some(_) => 0,
-            None => self
-                .stages
-                .iter()
-                .filter(|stage| has_variants(stage))
-                .count(),
+        if self.without_code.is_some() {
+            return 0;
         }
+        let running = self.stages.iter().filter(|stage| has_variants(stage));
+        running.count()
     }
 
-    /// Returns a line of what runs, and one for each reason why others do not.
+    /// Returns a line on what runs, and one for each reason why others do not.
     pub fn lines(&self) -> Vec<String> {
         if let Some(why) = &self.without_code {
             return vec![format!("runs: nothing; {why}")];
         }
-        let (runs, not): (Vec<&StageMeta>, Vec<&StageMeta>) =
-            self.stages.iter().partition(|stage| has_variants(stage));
-        let refused = not
-            .into_iter()
-            .map(|stage| (needs(stage), stage.id.as_str()));
-        let refused = grouped(refused)
-            .into_iter()
-            .map(|(why, stages)| format!("does not run: {}, because {why}", joined(stages, ", ")));
-        [format!(
-            "runs: {}",
-            joined(runs.into_iter().map(share), ", ")
-        )]
-        .into_iter()
-        .chain(refused)
-        .collect()
+        let mut running = Vec::new();
+        let mut refused = Vec::new();
+        for stage in &self.stages {
+            if has_variants(stage) {
+                running.push(with_share(stage));
+            } else {
+                refused.push((needs(stage), stage.id.as_str()));
+            }
+        }
+        let mut lines = vec![format!("runs: {}", running.join(", "))];
+        for (why, stages) in grouped(refused) {
+            let names = stages.join(", ");
+            lines.push(format!("does not run: {names}, because {why}"));
+        }
+        lines
     }
 }
 
@@ -53,17 +50,21 @@ fn has_variants(stage: &StageMeta) -> bool {
     !stage.variants.is_empty()
 }
 
-/// `stage5-swizzle (9 of 12 variants)`, or the stage alone if all run.
-fn share(stage: &StageMeta) -> String {
-    let refused = stage.refused.iter().map(|(variant, _)| variant);
-    let lacking = refused.filter(|name| stage.variant(name).is_none()).count();
-    match (stage.variants.len(), lacking) {
-        (_, 0) => stage.id.clone(),
-        (runs, lacking) => format!("{} ({runs} of {} variants)", stage.id, runs + lacking),
+/// Returns `stage5-swizzle (9 of 12 variants)`, or the stage alone if all run.
+fn with_share(stage: &StageMeta) -> String {
+    let running = stage.variants.len();
+    let lacking = stage
+        .refused
+        .iter()
+        .filter(|(variant, _)| stage.variant(variant).is_none())
+        .count();
+    if lacking == 0 {
+        return stage.id.clone();
     }
+    format!("{} ({running} of {} variants)", stage.id, running + lacking)
 }
 
-/// What every variant of a stage lacks: that of the first.
+/// Returns what every variant of a stage lacks: what the first lacks.
 fn needs(stage: &StageMeta) -> String {
     let Some((_, why)) = stage.refused.first() else {
         return "it has no variant".to_string();
@@ -81,25 +82,26 @@ pub fn verdict(unfit: Option<&str>, gpus: &[GpuStages], all: usize, missing: usi
     if let Some(why) = unfit {
         return format!("NO-GO: {why}");
     }
-    let rest = match missing {
-        0 => String::new(),
-        missing => format!(
-            "; {} above",
-            count(missing, "thing is missing", "things are missing")
-        ),
+    let rest = if missing == 0 {
+        String::new()
+    } else {
+        let things = count(missing, "thing is missing", "things are missing");
+        format!("; {things} above")
     };
     let Some(first) = gpus.first() else {
         return format!(
             "GO without a GPU: all {all} stages run in the emulator, and nothing is timed{rest}"
         );
     };
-    let (running, gpu) = (first.running(), &first.gpu);
-    match running {
+    let gpu = &first.gpu;
+    match first.running() {
         0 => format!(
-            "NO-GO on {gpu}: no stage runs there; `--backend emulated` checks all {all} without it{rest}"
+            "NO-GO on {gpu}: no stage runs there; \
+             `--backend emulated` checks all {all} without it{rest}"
         ),
         running if running < all => format!(
-            "GO in part: {running} of {all} stages run on {gpu}; `--backend emulated` checks the others{rest}"
+            "GO in part: {running} of {all} stages run on {gpu}; \
+             `--backend emulated` checks the others{rest}"
         ),
         _ => format!("GO: all {all} stages run on {gpu}{rest}"),
     }
@@ -118,8 +120,8 @@ pub fn counters_refused(parameters: &str, status: &str) -> Option<String> {
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    let may = effective.is_none_or(|mask| mask >> CAP_SYS_ADMIN & 1 == 1);
-    (is_restricted && !may).then(|| {
+    let is_allowed = effective.is_none_or(|mask| mask >> CAP_SYS_ADMIN & 1 == 1);
+    (is_restricted && !is_allowed).then(|| {
         "this user may not read the GPU's counters (RmProfilingAdminOnly is 1)".to_string()
     })
 }
@@ -153,15 +155,16 @@ mod tests {
     fn an_l4_runs_the_stages_without_hoppers_instructions() {
         let gpu = place("sm_89");
         assert_eq!(gpu.running(), 6);
-        let [runs, not] = &gpu.lines()[..] else {
+        let [running, refused] = &gpu.lines()[..] else {
             panic!("{:#?}", gpu.lines());
         };
-        let says = "runs: stage0-scalar, stage1-cpasync (1 of 2 variants), ";
-        assert!(runs.starts_with(says), "{runs}");
-        assert!(runs.ends_with(", stage5-swizzle"), "{runs}");
-        let says = "does not run: stage6-tma, stage7-wgmma, ";
+        let first_running = "runs: stage0-scalar, stage1-cpasync (1 of 2 variants), ";
+        assert!(running.starts_with(first_running), "{running}");
+        assert!(running.ends_with(", stage5-swizzle"), "{running}");
+        let first_refused = "does not run: stage6-tma, stage7-wgmma, ";
+        assert!(refused.starts_with(first_refused), "{refused}");
         let why = ", because it needs sm_90a; the device has sm_89";
-        assert!(not.starts_with(says) && not.ends_with(why), "{not}");
+        assert!(refused.ends_with(why), "{refused}");
     }
 
     #[test]
@@ -176,48 +179,56 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_is_one_line() {
-        let l4 = [place("sm_89")];
-        let hopper = [place("sm_90")];
-        let unbuilt = [GpuStages {
+    fn a_machine_that_is_unfit_is_no_go() {
+        assert_eq!(
+            verdict(Some("memory: too little"), &[place("sm_90")], 14, 0),
+            "NO-GO: memory: too little"
+        );
+    }
+
+    #[test]
+    fn a_machine_without_a_gpu_runs_the_emulator() {
+        assert_eq!(
+            verdict(None, &[], 14, 2),
+            "GO without a GPU: all 14 stages run in the emulator, and nothing is timed; \
+             2 things are missing above"
+        );
+    }
+
+    #[test]
+    fn a_gpu_that_runs_every_stage_is_a_go() {
+        assert_eq!(
+            verdict(None, &[place("sm_90")], 14, 0),
+            "GO: all 14 stages run on a GPU of sm_90"
+        );
+    }
+
+    #[test]
+    fn a_gpu_that_runs_some_stages_is_a_go_in_part() {
+        assert_eq!(
+            verdict(None, &[place("sm_89")], 14, 1),
+            "GO in part: 6 of 14 stages run on a GPU of sm_89; \
+             `--backend emulated` checks the others; 1 thing is missing above"
+        );
+    }
+
+    #[test]
+    fn a_gpu_that_runs_no_stage_is_no_go() {
+        let unbuilt = GpuStages {
             without_code: Some("no GPU code".into()),
             ..place("sm_90")
-        }];
-        for (unfit, gpus, missing, expected) in [
-            (
-                Some("memory: too little"),
-                &hopper[..],
-                0,
-                "NO-GO: memory: too little",
-            ),
-            (
-                None,
-                &[],
-                2,
-                "GO without a GPU: all 14 stages run in the emulator, and nothing is timed; 2 things are missing above",
-            ),
-            (None, &hopper, 0, "GO: all 14 stages run on a GPU of sm_90"),
-            (
-                None,
-                &l4,
-                1,
-                "GO in part: 6 of 14 stages run on a GPU of sm_89; `--backend emulated` checks the others; \
-                 1 thing is missing above",
-            ),
-            (
-                None,
-                &unbuilt,
-                0,
-                "NO-GO on a GPU of sm_90: no stage runs there; `--backend emulated` checks all 14 without it",
-            ),
-        ] {
-            assert_eq!(verdict(unfit, gpus, 14, missing), expected);
-        }
+        };
+        assert_eq!(
+            verdict(None, &[unbuilt], 14, 0),
+            "NO-GO on a GPU of sm_90: no stage runs there; \
+             `--backend emulated` checks all 14 without it"
+        );
     }
 
     #[test]
     fn counters_are_refused_to_a_user_where_the_driver_restricts_them() {
-        let (root, user) = ("CapEff:\t000001ffffffffff\n", "CapEff:\t0000000000000000\n");
+        let root = "CapEff:\t000001ffffffffff\n";
+        let user = "CapEff:\t0000000000000000\n";
         // Root in a container without the capability.
         let container = "CapEff:\t00000000a80425fb\n";
         let restricted = "EnableMSI: 1\nRmProfilingAdminOnly: 1\n";

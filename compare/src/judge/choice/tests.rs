@@ -1,68 +1,113 @@
+use super::cover::*;
+use super::equations::*;
+use super::fit::Fitted;
+use super::least_squares::{dot, least_squares};
 use super::*;
-use crate::judge::list::joined;
+use crate::judge::best::p50;
 use crate::stages;
-use crate::table::{Run, session};
+use crate::table::{Kind, Run, session};
 use crate::testing::scenario::row;
 use crate::testing::{
-    LARGE, PLANTED, SMALL, SWIZZLE, checked, drawn_on, drawn_run, samples as sampled, table,
+    LARGE, PLANTED, SMALL, SWIZZLE, checked, drawn_on, drawn_run, samples as timing_samples, table,
 };
+use common::choice::{Cost, TERMS, modelled, terms};
 use common::device::BackendKind;
-use common::problem::Mask;
+use common::problem::{Dtype, Mask};
+use common::timing::stats::percentile;
 use common::verdict::{GateId, GateResult};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// Those of the library.
+/// A variant of a stage that the library does not have.
+const NOT_OF_LIBRARY: &str = "stage3-wmma-pv/wmma-pv-32x64";
+
+/// The stages of the library.
 static STAGES: LazyLock<Vec<LoadedStage>> = LazyLock::new(|| stages::library().unwrap());
 
-fn drawn_problems(count: usize) -> Run {
+fn run_on_random_problems(count: usize) -> Run {
     drawn_run(&STAGES, count)
 }
 
-/// A run with one time at each random problem of `VARIANT SHAPE DTYPE US`, full mask.
-fn timed(lines: impl IntoIterator<Item = String>) -> Run {
-    let row = |line: String| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let (of, shape, dtype, us) = (words[0], words[1], words[2], words[3]);
-        row(&format!(
-            "{of} | {shape} {dtype} full | draw | draw 0 | p50 {us}"
-        ))
-    };
-    lines
-        .into_iter()
-        .map(row)
-        .fold(drawn_problems(0), Run::with)
+/// Returns a row with a time at random problem 0, full mask.
+fn time(variant: &str, shape: &str, dtype: Dtype, us: f64) -> Row {
+    row(&format!(
+        "{variant} | {shape} {dtype} full | draw | draw 0 | p50 {us}"
+    ))
+}
+
+fn run_of(rows: impl IntoIterator<Item = Row>) -> Run {
+    rows.into_iter().fold(run_on_random_problems(0), Run::with)
 }
 
 fn wrong(row: Row) -> Row {
     row.verdict(&GateResult::judge(GateId::C2, false, "max error 1"))
 }
 
-fn times(run: &Run) -> Vec<Row> {
-    drawn(&run.table).cloned().collect()
+fn random_rows(run: &Run) -> Vec<Row> {
+    random_times(&run.table).cloned().collect()
 }
 
-fn is_of(row: &Row, variant: &str) -> bool {
+fn is_variant(row: &Row, variant: &str) -> bool {
     row.subject.as_str() == variant
 }
 
+fn is_small(row: &Row) -> bool {
+    is_variant(row, SMALL)
+}
+
+fn is_large(row: &Row) -> bool {
+    is_variant(row, LARGE)
+}
+
+fn problem_of(row: &Row) -> Problem {
+    row.problem().unwrap().problem().unwrap()
+}
+
+fn is_e4m3_d128(row: &Row) -> bool {
+    let problem = problem_of(row);
+    problem.dtype == Dtype::E4m3 && problem.shape.head_dim == 128
+}
+
+fn is_fastest(run: &Run, row: &Row) -> bool {
+    random_times(&run.table)
+        .filter(|other| other.kind == row.kind)
+        .all(|other| p50(other) >= p50(row))
+}
+
 fn fitted(runs: &[&Run], unseen: Option<usize>) -> Fitted {
-    let view: Vec<View<'_>> = runs.iter().map(|run| View::alone(run)).collect();
-    fit(&view, &STAGES, unseen).unwrap()
+    let views: Vec<View<'_>> = runs.iter().map(|run| View::alone(run)).collect();
+    fit(&views, &STAGES, unseen).unwrap()
+}
+
+fn model(runs: &[&Run]) -> Model {
+    fitted(runs, None).model
 }
 
 fn costs(run: &Run) -> Vec<Cost> {
-    fitted(&[run], None).model.costs
+    model(&[run]).costs
 }
 
-/// Over that time: what the cost of its instance says.
+fn has_variant(costs: &[Cost], variant: &str) -> bool {
+    costs.iter().any(|cost| cost.variant == variant)
+}
+
+/// Returns the time that the row's instance costs.
+fn modelled_us(costs: &[Cost], row: &Row) -> f64 {
+    let problem = problem_of(row);
+    let cost = costs
+        .iter()
+        .filter(|cost| is_variant(row, &cost.variant))
+        .find(|cost| {
+            cost.dtype == modelled(problem.dtype) && cost.head_dim == problem.shape.head_dim
+        });
+    let launch = launch(&STAGES, &row.subject, &problem).unwrap();
+    let terms = terms(&problem, launch.kernel, launch.grid, 1, 132);
+    dot(&terms, &cost.unwrap().us)
+}
+
+/// Returns the time that the row's instance costs, over the row's own time.
 fn ratio(costs: &[Cost], row: &Row) -> f64 {
-    let problem = row.problem().unwrap().problem().unwrap();
-    let stage = loaded(&STAGES, &row.subject).unwrap();
-    let prepared = stage.prepare(row.subject.name(), &problem).unwrap();
-    let size = (modelled(problem.dtype), problem.shape.head_dim);
-    let is_its = |cost: &&Cost| is_of(row, &cost.variant) && (cost.dtype, cost.head_dim) == size;
-    let terms = terms(&problem, prepared.kernel, prepared.grid, 1, 132);
-    dot(&terms, &costs.iter().find(is_its).unwrap().us) / p50(row)
+    modelled_us(costs, row) / p50(row)
 }
 
 fn regret_by(run: &Run, model: &Model) -> Regret {
@@ -70,210 +115,262 @@ fn regret_by(run: &Run, model: &Model) -> Regret {
 }
 
 #[test]
-fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
-    let run = drawn_problems(240);
-    let fitted = fitted(&[&run], None);
+fn a_fit_finds_the_planted_coefficients() {
+    let fitted = fitted(&[&run_on_random_problems(240)], None);
     let costs = &fitted.model.costs;
-    let of = |variant: &str| costs.iter().filter(|cost| cost.variant == variant).count();
-    // Two element types with two head sizes; what is nowhere the fastest has no part, but where the others do not run.
-    assert_eq!((of(LARGE), of(SMALL)), (4, 4));
+    let count = |variant| costs.iter().filter(|cost| cost.variant == variant).count();
+    // Two element types with two head sizes; what is nowhere the fastest has no part, but where the
+    // others do not run.
+    assert_eq!(count(LARGE), 4);
+    assert_eq!(count(SMALL), 4);
     for cost in costs.iter().filter(|cost| cost.variant != SWIZZLE) {
-        let mut planted = PLANTED.iter();
-        let (_, us) = planted.find(|(of, _)| *of == cost.variant).unwrap();
+        let (_, planted) = PLANTED
+            .iter()
+            .find(|(variant, _)| *variant == cost.variant)
+            .unwrap();
         // One block per multiprocessor: rounds are its blocks.
-        let [t, blocks, rounds, work, chain, bytes, mean, longest, rows] = cost.us;
-        for (found, planted) in [
-            (t, us[0]),
-            (blocks + rounds, us[1]),
-            (work + chain + mean + longest, us[3]),
-            (bytes, us[5]),
-            (rows, us[8]),
+        let [
+            launch,
+            blocks,
+            rounds,
+            work,
+            chain,
+            bytes,
+            mean,
+            longest,
+            rows,
+        ] = cost.us;
+        for (fitted_us, planted_us) in [
+            (launch, planted[0]),
+            (blocks + rounds, planted[1]),
+            (work + chain + mean + longest, planted[3]),
+            (bytes, planted[5]),
+            (rows, planted[8]),
         ] {
-            let off = (found - planted).abs();
-            assert!(off < 0.1 * planted, "{cost:?}: {found} is {planted}");
+            let error = (fitted_us - planted_us).abs();
+            assert!(
+                error < 0.1 * planted_us,
+                "{cost:?}: {fitted_us} is {planted_us}"
+            );
         }
     }
-    let residuals: Vec<String> = fitted.residuals().collect();
-    assert!(
-        residuals.iter().all(|line| line.contains("off by 0.")),
-        "{residuals:?}"
-    );
-    let model: Model = serde_json::from_str(&fitted.file()).unwrap();
-    assert_eq!(model, fitted.model);
-    let found = regret_by(&run, &model);
-    assert!(found.missed().is_empty() && found.worst < 1.02, "{found}");
-    assert_eq!(found.problems, 240);
-    assert!(!found.to_string().contains('✗'), "{found}");
-    // What is chosen and was not timed, or is wrong, is no problem less.
-    let is_large = |row: &Row| is_of(row, LARGE);
-    let large = times(&run).into_iter().filter(is_large);
-    let is_wrong = large.map(wrong).fold(run.clone(), Run::with);
-    for run in [run.without(is_large), is_wrong] {
-        let untimed = regret_by(&run, &model);
-        assert!(
-            !untimed.missed().is_empty()
-                && untimed.problems < 240
-                && untimed.mean >= 1.0
-                && untimed.worst < 1.02,
-            "{untimed}"
-        );
-        let lost = 240 - untimed.problems;
-        let more = format!("on {lost} what it chooses was not timed");
-        assert!(untimed.to_string().contains(&more), "{untimed}");
+    for line in fitted.residuals() {
+        assert!(line.contains("off by 0."), "{line}");
     }
 }
 
 #[test]
-fn a_fit_goes_by_right_times_named_ones_too() {
+fn the_choice_by_planted_coefficients_costs_nothing() {
+    let run = run_on_random_problems(240);
+    let fitted = fitted(&[&run], None);
+    let model: Model = serde_json::from_str(&fitted.file()).unwrap();
+    assert_eq!(model, fitted.model);
+    let regret = regret_by(&run, &model);
+    assert!(regret.missed().is_empty(), "{regret}");
+    assert!(regret.worst < 1.02, "{regret}");
+    assert_eq!(regret.problems, 240);
+    assert!(!regret.to_string().contains('✗'), "{regret}");
+}
+
+#[test]
+fn what_is_chosen_and_was_not_timed_or_is_wrong_is_no_problem_less() {
+    let run = run_on_random_problems(240);
+    let model = model(&[&run]);
+    let large = random_rows(&run).into_iter().filter(is_large);
+    let with_wrong_rows = large.map(wrong).fold(run.clone(), Run::with);
+    for incomplete in [run.without(is_large), with_wrong_rows] {
+        let regret = regret_by(&incomplete, &model);
+        assert!(!regret.missed().is_empty(), "{regret}");
+        assert!(regret.problems < 240, "{regret}");
+        assert!(regret.mean >= 1.0, "{regret}");
+        assert!(regret.worst < 1.02, "{regret}");
+        let lost = 240 - regret.problems;
+        let remark = format!("on {lost} what it chooses was not timed");
+        assert!(regret.to_string().contains(&remark), "{regret}");
+    }
+}
+
+fn two_times_of_large() -> Run {
     let shapes = ["1x8x512x64", "1x8x1024x64"];
-    let run = timed(shapes.map(|shape| format!("{LARGE} {shape} f16 9")));
+    run_of(shapes.map(|shape| time(LARGE, shape, Dtype::F16, 9.0)))
+}
+
+/// Adds a time at the problem "long", which has a name.
+fn with_named_time(run: Run, cold: bool) -> Run {
+    let place = ProblemPlace {
+        cold,
+        ..ProblemPlace::new("long", Dtype::F16, Mask::Full)
+    };
+    run.with(checked(LARGE, BackendKind::Cuda))
+        .sampled(LARGE, place, &timing_samples(99.0))
+}
+
+#[test]
+fn a_fit_goes_by_right_times() {
+    let run = two_times_of_large();
     let expected = costs(&run);
     assert_eq!(expected.len(), 1);
-    let other = times(&timed([format!("{LARGE} 1x8x2048x64 f16 1")])).remove(0);
-    assert_ne!(costs(&run.clone().with(other.clone())), expected);
-    assert_eq!(costs(&run.clone().with(wrong(other))), expected);
-    // At problems with a name, whose inputs are in the L2 cache, with random ones and where there are none.
-    let named = |run: Run, shape: &str, cold: bool| {
-        let place = ProblemPlace {
-            cold,
-            ..ProblemPlace::new(shape, Dtype::F16, Mask::Full)
-        };
-        let run = run.with(checked(LARGE, BackendKind::Cuda));
-        run.sampled(LARGE, place, &sampled(99.0))
-    };
-    assert_eq!(costs(&named(run.clone(), "long", true)), expected);
-    assert_ne!(costs(&named(run.clone(), "long", false)), expected);
+    let third = time(LARGE, "1x8x2048x64", Dtype::F16, 1.0);
+    assert_ne!(costs(&run.clone().with(third.clone())), expected);
+    assert_eq!(costs(&run.with(wrong(third))), expected);
+}
+
+/// Their inputs are in the L2 cache.
+#[test]
+fn a_fit_goes_by_warm_times_at_named_problems() {
+    let run = two_times_of_large();
+    let expected = costs(&run);
+    assert_eq!(costs(&with_named_time(run.clone(), true)), expected);
+    assert_ne!(costs(&with_named_time(run.clone(), false)), expected);
+    // SMALL has no time at a random problem, and LARGE has.
     let long = ProblemPlace::new("long", Dtype::F16, Mask::Full);
-    let undrawn = run.with(checked(SMALL, BackendKind::Cuda));
-    assert_eq!(
-        costs(&undrawn.sampled(SMALL, long, &sampled(9.0))),
-        expected
-    );
-    let alone = shapes
-        .iter()
-        .fold(drawn_problems(0), |run, shape| named(run, shape, false));
-    assert_eq!(costs(&alone).len(), 1);
+    let with_small =
+        run.with(checked(SMALL, BackendKind::Cuda))
+            .sampled(SMALL, long, &timing_samples(9.0));
+    assert_eq!(costs(&with_small), expected);
+}
+
+#[test]
+fn named_problems_alone_are_enough_for_a_fit() {
+    let mut run = run_on_random_problems(0);
+    for shape in ["1x8x512x64", "1x8x1024x64"] {
+        let place = ProblemPlace::new(shape, Dtype::F16, Mask::Full);
+        run = run.with(checked(LARGE, BackendKind::Cuda)).sampled(
+            LARGE,
+            place,
+            &timing_samples(99.0),
+        );
+    }
+    assert_eq!(costs(&run).len(), 1);
+}
+
+/// f16 and bf16 have the same coefficients, and here other times.
+fn run_with_other_times_in_bf16() -> Run {
+    run_of(["1x8x512x64", "1x8x1024x64"].into_iter().flat_map(|shape| {
+        [
+            time(LARGE, shape, Dtype::F16, 10.0),
+            time(LARGE, shape, Dtype::Bf16, 20.0),
+            time(SMALL, shape, Dtype::F16, 20.0),
+            time(SMALL, shape, Dtype::Bf16, 10.0),
+        ]
+    }))
 }
 
 #[test]
 fn times_where_a_variant_may_be_chosen_weigh_more() {
-    // f16 and bf16 have the same coefficients, and here other times.
-    let run = timed(["1x8x512x64", "1x8x1024x64"].into_iter().flat_map(|shape| {
-        [
-            format!("{LARGE} {shape} f16 10"),
-            format!("{LARGE} {shape} bf16 20"),
-            format!("{SMALL} {shape} f16 20"),
-            format!("{SMALL} {shape} bf16 10"),
-        ]
-    }));
-    let fitted = costs(&run);
-    assert_eq!(fitted.len(), 2);
-    for row in times(&run) {
-        let us = ratio(&fitted, &row) * p50(&row);
+    let run = run_with_other_times_in_bf16();
+    let costs = costs(&run);
+    assert_eq!(costs.len(), 2);
+    for row in random_rows(&run) {
+        let us = modelled_us(&costs, &row);
         assert!((10.0..12.0).contains(&us), "{}: {us}", row.key());
     }
-    // Twice as long is as wrong as half: 10 and 20 of the only variant are 13.3.
-    let run = run.without(|row| is_of(row, SMALL));
-    let fitted = costs(&run);
-    for row in times(&run) {
-        let us = ratio(&fitted, &row) * p50(&row);
+}
+
+/// 10 and 20 of the only variant are 13.3.
+#[test]
+fn twice_as_long_is_as_wrong_as_half() {
+    let run = run_with_other_times_in_bf16().without(is_small);
+    let costs = costs(&run);
+    for row in random_rows(&run) {
+        let us = modelled_us(&costs, &row);
         assert!((13.0..13.7).contains(&us), "{}: {us}", row.key());
     }
 }
 
 #[test]
 fn the_fastest_of_what_runs_everywhere_is_in_the_file() {
-    let times = [
-        (LARGE, 10),
-        (SWIZZLE, 11),
-        ("stage5-swizzle/swizzle-128x64", 12),
-    ];
-    let lines = times.map(|(subject, us)| format!("{subject} 1x8x512x64 f16 {us}"));
-    let costs = costs(&timed(lines));
-    let mut names = costs.iter().map(|cost| &*cost.variant);
-    assert!(names.by_ref().eq([SWIZZLE, LARGE]), "{costs:?}");
+    let shape = "1x8x512x64";
+    let costs = costs(&run_of([
+        time(LARGE, shape, Dtype::F16, 10.0),
+        time(SWIZZLE, shape, Dtype::F16, 11.0),
+        time("stage5-swizzle/swizzle-128x64", shape, Dtype::F16, 12.0),
+    ]));
+    let names: Vec<&str> = costs.iter().map(|cost| &*cost.variant).collect();
+    assert_eq!(names, [SWIZZLE, LARGE]);
 }
 
 #[test]
 fn an_instance_is_expected_to_be_like_its_variant() {
-    let mut run = drawn_problems(120);
-    // What other element types take says nothing of it.
-    for row in times(&run) {
+    let mut run = run_on_random_problems(120);
+    // Times of other element types say nothing about it.
+    for row in random_rows(&run) {
         if row.problem().unwrap().dtype != Dtype::E4m3 {
             let us = 10.0 * p50(&row);
             run.append(row.figure(Metric::P50, us));
         }
     }
-    // Of one instance two times are known.
-    let is_its = |row: &Row| {
-        let problem = row.problem().unwrap().problem().unwrap();
-        is_of(row, LARGE) && (problem.dtype, problem.shape.head_dim) == (Dtype::E4m3, 128)
-    };
-    let own: Vec<Row> = times(&run).into_iter().filter(is_its).collect();
-    let is_fastest = |row: &&Row| {
-        let mut rivals = drawn(&run.table).filter(|other| other.place() == row.place());
-        rivals.all(|other| p50(other) >= p50(row))
-    };
-    let view = own.iter().filter(is_fastest).take(2).cloned();
-    let costs = costs(&view.fold(run.clone().without(is_its), Run::with));
+    let is_own = |row: &Row| is_large(row) && is_e4m3_d128(row);
+    let own: Vec<Row> = random_rows(&run).into_iter().filter(is_own).collect();
+    // Two times of the instance are known.
+    let known = own.iter().filter(|row| is_fastest(&run, row)).take(2);
+    let costs = costs(&known.cloned().fold(run.clone().without(is_own), Run::with));
     for row in own {
-        let off = ratio(&costs, &row) - 1.0;
-        assert!(off.abs() < 0.1, "{}: {off}", row.key());
+        let error = ratio(&costs, &row) - 1.0;
+        assert!(error.abs() < 0.1, "{}: {error}", row.key());
+    }
+}
+
+fn equation(launch: f64, work: f64, us: f64) -> Equation {
+    let mut terms = [0.0; TERMS];
+    terms[0] = launch;
+    terms[1] = work;
+    Equation {
+        problem: ProblemId {
+            table: 0,
+            number: 0,
+        },
+        terms,
+        us,
+        slowdown: 1.0,
+        scale: 1.0,
     }
 }
 
 #[test]
 fn no_coefficient_is_negative() {
-    let equations = [(1.0, 9.0), (2.0, 3.0)].map(|(work, us)| {
-        let mut terms = [0.0; TERMS];
-        terms[..2].copy_from_slice(&[1.0, work]);
-        Equation {
-            place: (0, 0),
-            terms,
-            us,
-            slower: 1.0,
-            scale: 1.0,
-        }
-    });
+    let equations = [equation(1.0, 1.0, 9.0), equation(1.0, 2.0, 3.0)];
     let us = least_squares(equations.iter(), None);
     assert!(us.iter().all(|us| *us >= 0.0), "{us:?}");
-    assert!((us[0] - 6.0).abs() < 0.1 && us[1] < 0.1, "{us:?}");
+    assert!((us[0] - 6.0).abs() < 0.1, "{us:?}");
+    assert!(us[1] < 0.1, "{us:?}");
 }
 
 #[test]
-fn a_multiprocessor_holds_as_many_blocks_as_the_machine_code_for_it_lets_it() {
+fn a_multiprocessor_holds_as_many_blocks_as_its_machine_code_allows() {
     let subject = Subject::from(LARGE);
     let place = ProblemPlace::new("1x8x512x64", Dtype::F16, Mask::Full);
-    let kernel = launch(&STAGES, &subject, &place.problem().unwrap());
-    let kernel = kernel.unwrap().kernel;
-    // As a table rounds it.
-    let occupancy = |blocks: u32| 0.999 * f64::from(blocks * kernel.threads) / 2048.0;
-    let built = [("sm_80", 1), ("sm_90a", 3)].map(|(arch, blocks)| {
-        let share = occupancy(blocks);
-        row(&format!(
-            "{LARGE} | f16 d64 {arch} | ptxas | occupancy {share}"
-        ))
-    });
-    let built = built
-        .into_iter()
-        .fold(drawn_problems(0).built(96, 0), Run::with);
+    let prepared = launch(&STAGES, &subject, &place.problem().unwrap()).unwrap();
+    let kernel = prepared.kernel;
+    let mut built = run_on_random_problems(0).built(96, 0);
+    for (arch, blocks) in [("sm_80", 1), ("sm_90a", 3)] {
+        // As a table rounds it.
+        let occupancy = 0.999 * f64::from(blocks * kernel.threads) / 2048.0;
+        built = built.with(row(&format!(
+            "{LARGE} | f16 d64 {arch} | ptxas | occupancy {occupancy}"
+        )));
+    }
     let blocks = |run: Run| {
-        let merged = table(&[run]);
-        resident(&View::committed(&[], &merged), &subject, kernel)
+        let table = table(&[run]);
+        resident_blocks(&View::committed(&[], &table), &subject, kernel)
     };
-    assert_eq!([drawn_problems(0), built.clone()].map(blocks), [1, 3]);
-    let drawn = times(&timed([format!("{LARGE} 1x8x512x64 f16 9")])).remove(0);
-    let merged = table(&[built.with(drawn).with(checked(LARGE, BackendKind::Cuda))]);
-    let fitted = fit(&[View::committed(&[], &merged)], &STAGES, None).unwrap();
+    assert_eq!(blocks(run_on_random_problems(0)), 1);
+    assert_eq!(blocks(built.clone()), 3);
+    let timed = built
+        .with(time(LARGE, "1x8x512x64", Dtype::F16, 9.0))
+        .with(checked(LARGE, BackendKind::Cuda));
+    let table = table(&[timed]);
+    let fitted = fit(&[View::committed(&[], &table)], &STAGES, None).unwrap();
     assert_eq!(fitted.model.costs[0].resident, 3);
 }
 
 #[test]
-fn a_kernel_of_uneven_times_is_not_thought_fast() {
-    let mut run = drawn_problems(120).without(|row| !is_of(row, SMALL));
-    let rows = times(&run);
+fn a_kernel_of_uneven_times_is_not_taken_to_be_fast() {
+    let mut run = run_on_random_problems(120).without(|row| !is_small(row));
+    let rows = random_rows(&run);
     for row in &rows {
-        let factor = [0.5, 2.0][row.value(Metric::Draw).unwrap() as usize % 2];
+        let number = row.value(Metric::Draw).unwrap() as usize;
+        let factor = if number.is_multiple_of(2) { 0.5 } else { 2.0 };
         run.append(row.clone().figure(Metric::P50, factor * p50(row)));
     }
     let costs = costs(&run);
@@ -284,228 +381,292 @@ fn a_kernel_of_uneven_times_is_not_thought_fast() {
     assert!((0.7..1.3).contains(&median), "{median}");
 }
 
-#[test]
-fn each_part_is_judged_by_a_fit_that_has_not_seen_it() {
-    let mut run = drawn_problems(120);
-    let is_unseen = |row: &Row| part(row) == Some(3);
-    // Times that would spoil a fit.
-    for row in times(&run).into_iter().filter(is_unseen) {
+fn is_of_fold_3(row: &Row) -> bool {
+    fold_of(row) == Some(3)
+}
+
+/// Returns a run whose times in one fold would spoil a fit.
+fn run_with_spoilt_fold() -> Run {
+    let mut run = run_on_random_problems(120);
+    for row in random_rows(&run).into_iter().filter(is_of_fold_3) {
         let us = 1000.0 / p50(&row);
         run.append(row.figure(Metric::P50, us));
     }
-    let others = run.clone().without(is_unseen);
-    let model = |run: &Run, unseen| fitted(&[run], unseen).model;
-    assert_eq!(model(&run, Some(3)), model(&others, None));
-    assert_ne!(model(&run, None), model(&others, None));
-    // What is known of one kind of problems is known by those that are left out.
-    let is_alone = |row: &Row| {
-        let problem = row.problem().unwrap().problem().unwrap();
-        (problem.dtype, problem.shape.head_dim) == (Dtype::E4m3, 128)
-    };
-    let mut alone = others;
-    for row in times(&alone).into_iter().filter(is_alone) {
-        alone.append(row.figure(Metric::Draw, 4.0));
+    run
+}
+
+#[test]
+fn a_fit_does_not_see_the_fold_that_it_judges() {
+    let run = run_with_spoilt_fold();
+    let others = run.clone().without(is_of_fold_3);
+    assert_eq!(fitted(&[&run], Some(3)).model, model(&[&others]));
+    assert_ne!(model(&[&run]), model(&[&others]));
+}
+
+#[test]
+fn a_kind_of_problems_in_one_fold_alone_is_unknown_there() {
+    let mut run = run_with_spoilt_fold().without(is_of_fold_3);
+    for row in random_rows(&run).into_iter().filter(is_e4m3_d128) {
+        run.append(row.figure(Metric::Draw, 4.0));
     }
-    let found = unseen_regret(&[View::alone(&alone)], &STAGES).unwrap();
-    let kind: BTreeSet<&ProblemPlace> = (drawn(&alone.table).filter(|row| is_alone(row)))
-        .filter_map(Row::problem)
+    let unseen = unseen_regret(&[View::alone(&run)], &STAGES).unwrap();
+    let places: BTreeSet<Kind> = random_rows(&run)
+        .into_iter()
+        .filter(is_e4m3_d128)
+        .map(|row| row.kind)
         .collect();
-    assert!(!kind.is_empty());
-    assert_eq!(found.drawn - found.problems, kind.len(), "{found}");
-    let seen = regret_by(&alone, &model(&alone, None));
+    assert!(!places.is_empty());
+    assert_eq!(unseen.drawn - unseen.problems, places.len(), "{unseen}");
+    let seen = regret_by(&run, &model(&[&run]));
     assert_eq!(seen.drawn, seen.problems, "{seen}");
+}
+
+/// Returns the regret of a model that has the costs of its variants exchanged.
+fn regret_of_exchanged_costs() -> Regret {
+    let run = run_on_random_problems(60);
+    let mut model = model(&[&run]);
+    for cost in &mut model.costs {
+        let other = match &*cost.variant {
+            LARGE => SMALL,
+            SMALL => LARGE,
+            _ => SWIZZLE,
+        };
+        cost.variant = other.into();
+    }
+    regret_by(&run, &model)
 }
 
 #[test]
 fn a_wrong_choice_is_named_and_fails() {
-    let run = drawn_problems(60);
-    let mut model = fitted(&[&run], None).model;
-    for cost in &mut model.costs {
-        let others = [(LARGE, SMALL), (SMALL, LARGE)];
-        let other = others.iter().find(|(variant, _)| *variant == cost.variant);
-        cost.variant = other.map_or(SWIZZLE, |(_, other)| other).into();
-    }
-    let found = regret_by(&run, &model);
-    assert!(
-        !found.missed().is_empty() && found.problems == 60,
-        "{found}"
-    );
-    assert!(found.worst > found.mean, "{found}");
-    let words = found.to_string();
-    assert!(
-        words.contains("(goal 1.10 ✗: ") && words.contains(" µs, stage7-wgmma/"),
-        "{words}"
-    );
-    for (mean, worst, is_kept) in [(1.02, 1.1, true), (1.021, 1.1, false), (1.02, 1.11, false)] {
-        let regret = Regret {
-            mean,
-            worst,
-            ..found.clone()
-        };
-        assert_eq!(regret.missed().is_empty(), is_kept, "{mean} {worst}");
-    }
-    // The row says what it was made of.
-    let mut table = Table::default();
-    table.append(found.row());
-    let read = Regret::view(&table).unwrap();
-    let mean = found.row().rounded().value(Metric::RegretMean);
-    assert_eq!(
-        (read.problems, read.at, Some(read.mean)),
-        (60, found.at, mean)
-    );
+    let regret = regret_of_exchanged_costs();
+    assert!(!regret.missed().is_empty(), "{regret}");
+    assert_eq!(regret.problems, 60, "{regret}");
+    assert!(regret.worst > regret.mean, "{regret}");
+    let text = regret.to_string();
+    assert!(text.contains("(goal 1.10 ✗: "), "{text}");
+    assert!(text.contains(" µs, stage7-wgmma/"), "{text}");
 }
 
-/// The model has one of three variants, which another of its stage, of another stage or of none that the library has beats.
+#[test]
+fn a_choice_may_cost_2_percent_on_average_and_10_at_worst() {
+    let regret = regret_of_exchanged_costs();
+    for (mean, worst, is_kept) in [(1.02, 1.1, true), (1.021, 1.1, false), (1.02, 1.11, false)] {
+        let bounded = Regret {
+            mean,
+            worst,
+            ..regret.clone()
+        };
+        assert_eq!(bounded.missed().is_empty(), is_kept, "{mean} {worst}");
+    }
+}
+
+#[test]
+fn a_regret_is_read_from_the_row_that_it_is_written_to() {
+    let regret = regret_of_exchanged_costs();
+    let mut table = Table::default();
+    table.append(regret.row());
+    let read = Regret::of_table(&table).unwrap();
+    assert_eq!(read.problems, 60);
+    assert_eq!(read.at, regret.at);
+    let rounded = regret.row().rounded();
+    assert_eq!(Some(read.mean), rounded.value(Metric::RegretMean));
+}
+
+/// The model has one of three variants, which another of its stage, of another stage or of none
+/// that the library has beats.
 #[test]
 fn a_choice_is_measured_by_the_fastest_variant_whatever_its_stage() {
-    let shape = "1x8x512x64 f16";
-    let chosen = timed([format!("{LARGE} {shape} 10")]);
-    let model = fitted(&[&chosen], None).model;
-    assert_eq!(regret_by(&chosen, &model).worst, 1.0);
+    let large = time(LARGE, "1x8x512x64", Dtype::F16, 10.0);
+    let timed = run_of([large.clone()]);
+    let model = model(&[&timed]);
+    assert_eq!(regret_by(&timed, &model).worst, 1.0);
     for (fastest, us, worst) in [
         (SMALL, 8.0, 1.25),
         (SWIZZLE, 5.0, 2.0),
-        ("stage3-wmma-pv/wmma-pv-32x64", 4.0, 2.5),
+        (NOT_OF_LIBRARY, 4.0, 2.5),
     ] {
-        let run = timed([
-            format!("{LARGE} {shape} 10"),
-            format!("{fastest} {shape} {us}"),
-        ]);
-        let found = regret_by(&run, &model);
-        assert_eq!((found.worst, found.problems), (worst, 1), "{found}");
-        let at = format!("{LARGE} 10.0 µs, {fastest} {us:.1} µs");
-        assert!(
-            found.at.ends_with(&at) && !found.missed().is_empty(),
-            "{found}"
-        );
+        let rival = time(fastest, "1x8x512x64", Dtype::F16, us);
+        let regret = regret_by(&run_of([large.clone(), rival]), &model);
+        assert_eq!(regret.worst, worst, "{regret}");
+        assert_eq!(regret.problems, 1, "{regret}");
+        let description = format!("{LARGE} 10.0 µs, {fastest} {us:.1} µs");
+        assert!(regret.at.ends_with(&description), "{regret}");
+        assert!(!regret.missed().is_empty(), "{regret}");
     }
 }
 
 #[test]
 fn what_the_library_does_not_have_is_neither_in_the_fit_nor_in_its_weights() {
-    let without = drawn_problems(120);
-    let mut with = without.clone();
-    for row in times(&without).into_iter().filter(|row| is_of(row, LARGE)) {
+    let run = run_on_random_problems(120);
+    let mut with_foreign = run.clone();
+    for row in random_rows(&run).into_iter().filter(is_large) {
         let us = p50(&row) / 3.0;
-        with.append(Row {
-            subject: "stage3-wmma-pv/wmma-pv-32x64".into(),
+        with_foreign.append(Row {
+            subject: NOT_OF_LIBRARY.into(),
             ..row.figure(Metric::P50, us)
         });
     }
-    assert_eq!(costs(&with), costs(&without));
-    let unseen = |run: &Run| unseen_regret(&[View::alone(run)], &STAGES).unwrap();
-    let [before, after] = [&without, &with].map(unseen);
-    assert!(
-        before.missed().is_empty() && after.mean > 2.0 * before.mean,
-        "{after}"
-    );
+    assert_eq!(costs(&with_foreign), costs(&run));
+    let before = unseen_regret(&[View::alone(&run)], &STAGES).unwrap();
+    let after = unseen_regret(&[View::alone(&with_foreign)], &STAGES).unwrap();
+    assert!(before.missed().is_empty(), "{before}");
+    assert!(after.mean > 2.0 * before.mean, "{after}");
     assert!(after.at.contains(", stage3-wmma-pv/"), "{after}");
 }
 
-/// Of another GPU's table too: its random problems have the same numbers.
+/// Nor one of another GPU's table: its random problems have the same numbers.
 #[test]
-fn no_equation_of_the_part_that_is_judged_is_in_its_fit() {
-    let runs = [drawn_problems(60), drawn_on(&STAGES, 60, 33)];
-    let is_unseen = |row: &Row| part(row) == Some(3);
-    let view = runs.each_ref().map(View::alone);
-    let count = |unseen| {
-        let equations = equations(&view, &STAGES, 90, unseen);
-        let all = equations.into_values().flat_map(|(_, of)| of);
-        all.fold([0, 0], |mut counts, equation| {
-            counts[equation.place.0] += 1;
-            counts
-        })
+fn no_equation_of_the_fold_that_is_judged_is_in_its_fit() {
+    let runs = [run_on_random_problems(60), drawn_on(&STAGES, 60, 33)];
+    let views = runs.each_ref().map(View::alone);
+    let count_by_table = |unseen| {
+        let mut counts = [0, 0];
+        for samples in collect_samples(&views, &STAGES, 90, unseen).values() {
+            for equation in &samples.equations {
+                counts[equation.problem.table] += 1;
+            }
+        }
+        counts
     };
-    let [all, seen] = [
-        runs.each_ref().map(|run| times(run).len()),
-        runs.each_ref()
-            .map(|run| times(&run.clone().without(is_unseen)).len()),
-    ];
-    assert_eq!((count(None), count(Some(3))), (all, seen));
-    assert!(seen[0] < all[0] && seen[1] < all[1]);
+    let all = runs.each_ref().map(|run| random_rows(run).len());
+    let seen = runs
+        .clone()
+        .map(|run| random_rows(&run.without(is_of_fold_3)).len());
+    assert_eq!(count_by_table(None), all);
+    assert_eq!(count_by_table(Some(3)), seen);
+    assert!(seen[0] < all[0]);
+    assert!(seen[1] < all[1]);
+}
+
+/// Whether a variant is in the file that beats the fastest of all at one problem, by this factor.
+fn is_kept_when_faster_once(factor: f64) -> bool {
+    let variant = "stage7-wgmma/wgmma-192x128";
+    let run = run_on_random_problems(60);
+    let fastest = random_rows(&run)
+        .into_iter()
+        .min_by(|a, b| p50(a).total_cmp(&p50(b)))
+        .unwrap();
+    let us = p50(&fastest) / factor;
+    let row = Row {
+        subject: variant.into(),
+        ..fastest.figure(Metric::P50, us)
+    };
+    has_variant(&costs(&run.with(row)), variant)
 }
 
 #[test]
 fn what_is_hardly_faster_is_not_in_the_file_and_what_is_much_faster_once_is() {
-    let other = "stage7-wgmma/wgmma-192x128";
-    let has = |faster: f64| {
-        let run = drawn_problems(60);
-        let rows = times(&run).into_iter();
-        let fastest = rows.min_by(|a, b| p50(a).total_cmp(&p50(b))).unwrap();
-        let row = Row {
-            subject: other.into(),
-            ..fastest.clone().figure(Metric::P50, p50(&fastest) / faster)
-        };
-        costs(&run.with(row))
-            .iter()
-            .any(|cost| cost.variant == other)
-    };
-    assert_eq!([1.005, 1.5].map(has), [false, true]);
+    assert!(!is_kept_when_faster_once(1.005));
+    assert!(is_kept_when_faster_once(1.5));
 }
 
 #[test]
-fn times_of_another_gpu_of_the_same_capability_and_of_kernels_that_have_changed_are_in_the_fit() {
-    let [few, many] = [6, 120].map(drawn_problems);
-    let model = |runs: &[&Run]| fitted(runs, None).model;
-    let (both, alone) = (model(&[&few, &many]), model(&[&few]));
-    assert!(alone.costs.len() < both.costs.len());
-    assert_eq!(both.gpu, alone.gpu);
-    // It has another number of multiprocessors; what is said of the fit is of the table's own times.
-    let fitted = fitted(&[&few, &drawn_on(&STAGES, 120, 33)], None);
-    let errors: Vec<f64> = fitted.errors.values().flatten().copied().collect();
-    assert_eq!(errors.len(), times(&few).len());
-    assert!(errors.iter().all(|error| *error < 0.1), "{errors:?}");
-    // Of most problems there are times of other kernels alone.
-    let mut older = many.clone();
-    let is_before = |row: &Row| row.value(Metric::Draw) > Some(5.0);
-    for mut row in times(&many).into_iter().filter(is_before) {
-        row.identity = Some("before".into());
-        older.table.append(row);
-    }
-    let stale = drawn(&older.table).filter(|row| View::alone(&older).is_stale(row));
-    assert!(stale.count() > 100);
-    assert_eq!(model(&[&older]), model(&[&many]));
-    let mut other = many;
-    if let session::Gpu::Present { arch, .. } = &mut other.session.machine.gpu {
+fn a_cover_takes_instances_until_none_gains_enough() {
+    let instance = |name: &str| Instance {
+        variant: name.into(),
+        dtype: Dtype::F16,
+        head_dim: 64,
+    };
+    let times = |us: [f64; 2]| {
+        let time = |number: usize| Time {
+            problem: ProblemId { table: 0, number },
+            us: us[number],
+        };
+        vec![time(0), time(1)]
+    };
+    let all = Times::from([
+        (instance("a/even"), times([10.0, 10.0])),
+        (instance("b/first"), times([5.0, 40.0])),
+        (instance("c/slow"), times([10.0, 11.0])),
+    ]);
+    let names = |kept: BTreeSet<Instance>| {
+        let names = kept
+            .into_iter()
+            .map(|instance| instance.variant.to_string());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(cover(&all, 0.01)), ["a/even", "b/first"]);
+    assert_eq!(names(cover(&all, 0.5)), ["a/even"]);
+}
+
+#[test]
+fn times_of_another_gpu_of_the_same_capability_are_in_the_fit() {
+    let few = run_on_random_problems(6);
+    let many = run_on_random_problems(120);
+    let alone = model(&[&few]);
+    let together = model(&[&few, &many]);
+    assert!(alone.costs.len() < together.costs.len());
+    assert_eq!(together.gpu, alone.gpu);
+    let mut of_other_capability = many;
+    if let session::Gpu::Present { arch, .. } = &mut of_other_capability.session.machine.gpu {
         *arch = "sm_89".into();
     }
-    assert_eq!(model(&[&few, &other]), alone);
+    assert_eq!(model(&[&few, &of_other_capability]), alone);
+}
+
+/// The other GPU has another number of multiprocessors.
+#[test]
+fn errors_are_those_at_the_first_tables_own_times() {
+    let few = run_on_random_problems(6);
+    let errors = fitted(&[&few, &drawn_on(&STAGES, 120, 33)], None).errors();
+    assert_eq!(errors.len(), random_rows(&few).len());
+    assert!(errors.iter().all(|error| *error < 0.1), "{errors:?}");
+}
+
+#[test]
+fn times_of_kernels_that_have_changed_are_in_the_fit() {
+    let run = run_on_random_problems(120);
+    // At most problems there are times of other kernels alone.
+    let mut older = run.clone();
+    for mut row in random_rows(&run) {
+        if row.value(Metric::Draw) > Some(5.0) {
+            row.identity = Some("before".into());
+            older.table.append(row);
+        }
+    }
+    let view = View::alone(&older);
+    let stale = random_times(&older.table).filter(|row| view.is_stale(row));
+    assert!(stale.count() > 100);
+    assert_eq!(model(&[&older]), model(&[&run]));
+}
+
+/// Returns a run with the random problems from `first` to `end`.
+fn session_of(name: &str, first: usize, end: usize) -> Run {
+    run_on_random_problems(end)
+        .named(name)
+        .without(|row| row.value(Metric::Draw) < Some(first as f64))
 }
 
 #[test]
 fn sessions_that_were_asked_for_all_variants_are_judged_and_others_where_there_is_none() {
-    let sessions = |runs: &[Run]| {
+    // A variant that is new since does not count against a session.
+    let all = session_of("all", 0, 4).without(is_small);
+    let mut of_stage = session_of("a stage", 5, 9);
+    of_stage.session.scope.stages.push(String::new());
+    let mut of_variant = session_of("a variant", 10, 14);
+    of_variant.session.scope.variants.push(String::new());
+    let judged_sessions = |runs: &[Run]| {
         let table = table(runs);
-        let judged = judged(&table).map(|row| row.session.clone());
-        joined(judged.collect::<BTreeSet<_>>(), " ")
+        let sessions = judged_times(&table).map(|row| row.session.clone());
+        Vec::from_iter(sessions.collect::<BTreeSet<_>>())
     };
-    let runs = [("all", 4), ("a stage", 9), ("a variant", 14)].map(|(name, number)| {
-        let least = Some(number as f64 - 4.0);
-        let mut run = drawn_problems(number).named(name);
-        let scope = &mut run.session.scope;
-        scope.stages.extend((name == "a stage").then(String::new));
-        scope
-            .variants
-            .extend((name == "a variant").then(String::new));
-        // A variant that is new since does not count against a session.
-        let is_new = |row: &Row| name == "all" && is_of(row, SMALL);
-        run.without(|row| row.value(Metric::Draw) < least || is_new(row))
-    });
-    assert_eq!(sessions(&runs), "all");
-    assert_eq!(sessions(&runs[1..]), "a stage a variant");
+    assert_eq!(
+        judged_sessions(&[of_stage.clone(), of_variant.clone()]),
+        ["a stage", "a variant"]
+    );
+    assert_eq!(judged_sessions(&[all, of_stage, of_variant]), ["all"]);
 }
 
 #[test]
-fn what_the_model_says_is_much_the_fastest_where_nothing_was_timed_is_in_the_file() {
-    let run = drawn_problems(160);
-    // Where it wins there is no time, and elsewhere it is told by enough.
-    let wins = |row: &Row| {
-        let mut others = drawn(&run.table).filter(|other| other.place() == row.place());
-        is_of(row, SMALL) && others.all(|other| p50(other) >= p50(row))
-    };
-    let won: BTreeSet<Kind> = (times(&run).into_iter().filter(wins))
+fn what_the_model_predicts_to_be_much_the_fastest_is_in_the_file() {
+    let run = run_on_random_problems(160);
+    // Where it wins there is no time, and elsewhere there are enough times.
+    let won: BTreeSet<Kind> = random_rows(&run)
+        .into_iter()
+        .filter(|row| is_small(row) && is_fastest(&run, row))
         .map(|row| row.kind)
         .collect();
     let costs = costs(&run.clone().without(|row| won.contains(&row.kind)));
-    assert!(!won.is_empty() && costs.iter().any(|cost| cost.variant == SMALL));
+    assert!(!won.is_empty());
+    assert!(has_variant(&costs, SMALL));
 }

@@ -1,113 +1,132 @@
 //! Figures that moved, before → after: a row per kernel and place, and a column per kind of figure.
 
-use super::short;
 use crate::document::{Cell, Table, Text, row};
 use crate::judge::diff::{Change, Difference, What};
-use crate::judge::list::{distinct, grouped, joined};
-use crate::pages::columns::column;
+use crate::judge::list::{distinct, grouped};
+use crate::pages::columns::{Column, column};
+use crate::pages::words::short_name;
 use crate::table::Subject;
 use common::metric::{Better, Metric};
 
 /// A row: all that moved of a kernel, at the places where it moved alike.
 pub struct Line {
     kernel: Subject,
-    at: Vec<String>,
+    places: Vec<String>,
     verdict: String,
     cells: Vec<(&'static str, Cell)>,
 }
 
-/// The column that a difference stands in, if it is of a figure.
+/// Returns the column that a difference stands in, if it is one of a figure.
 fn title(difference: &Difference) -> Option<&'static str> {
     match difference.what {
-        What::Metric(metric) => Some(column(metric).0),
+        What::Metric(metric) => Some(column(metric).title),
         _ => None,
     }
 }
 
-/// Latencies: each problem is a row of its own, with what decided.
+/// Returns the lines of latencies: each problem is a row of its own, with what decided.
 pub fn times(differences: &[&Difference]) -> Vec<Line> {
-    let line = |d: &&Difference| {
-        let ratio = d.ratio.map(|ratio| format!("{:.2}x", ratio.value));
-        let words = [Some(word(d.change).to_string()), ratio];
-        Line {
-            kernel: d.subject.clone(),
-            at: vec![d.place().to_string()],
-            verdict: format!("{}: {}", joined(words.into_iter().flatten(), ", "), d.why),
-            cells: vec![(title(d).unwrap_or_default(), before_after(d).into())],
+    let mut lines = Vec::new();
+    for difference in differences {
+        let mut verdict = word(difference.change).to_string();
+        if let Some(ratio) = difference.ratio {
+            verdict += &format!(", {:.2}x", ratio.value);
         }
-    };
-    differences.iter().map(line).collect()
+        let title = title(difference).unwrap_or_default();
+        lines.push(Line {
+            kernel: difference.subject.clone(),
+            places: vec![difference.place().to_string()],
+            verdict: format!("{verdict}: {}", difference.why),
+            cells: vec![(title, before_after(difference).into())],
+        });
+    }
+    lines
 }
 
-/// All other figures.
+/// Returns the lines of all other figures.
 pub fn figures(differences: &[&Difference]) -> Vec<Line> {
     let titles = titles(differences);
-    let by_place = grouped(differences.iter().map(|d| ((&d.subject, d.place()), *d)));
-    let lines = by_place.into_iter().map(|((kernel, place), moved)| {
-        let worst = moved.iter().map(|d| d.change).min();
-        let cells = titles.iter().map(|&title| (title, cell(title, &moved)));
-        let verdict = worst.map_or("", word);
-        ((kernel, verdict, Vec::from_iter(cells)), place)
-    });
-    let merged = grouped(lines).into_iter();
-    merged
-        .map(|((kernel, verdict, cells), places)| Line {
+    let by_place = grouped(
+        differences
+            .iter()
+            .map(|difference| ((&difference.subject, difference.place()), *difference)),
+    );
+    let mut alike = Vec::new();
+    for ((kernel, place), moved) in by_place {
+        let worst = moved.iter().map(|difference| difference.change).min();
+        let cells = titles.iter().map(|title| (*title, cell(title, &moved)));
+        let key = (kernel, worst.map_or("", word), Vec::from_iter(cells));
+        alike.push((key, place));
+    }
+    let mut lines = Vec::new();
+    for ((kernel, verdict, cells), places) in grouped(alike) {
+        lines.push(Line {
             kernel: kernel.clone(),
-            at: places.into_iter().map(|place| place.to_string()).collect(),
+            places: places.into_iter().map(|place| place.to_string()).collect(),
             verdict: verdict.to_string(),
             cells,
-        })
-        .collect()
-}
-
-/// In the order of the registry.
-pub fn titles(differences: &[&Difference]) -> Vec<&'static str> {
-    let has = |metric: &&Metric| {
-        let mut all = differences.iter();
-        all.any(|d| d.what == What::Metric(**metric))
-    };
-    distinct(
-        Metric::ALL
-            .iter()
-            .filter(has)
-            .map(|metric| column(*metric).0),
-    )
-}
-
-/// The figures of a column. What is worse is strong.
-fn cell(column_title: &str, moved: &[&Difference]) -> Cell {
-    let here = Vec::from_iter(moved.iter().filter(|d| title(d) == Some(column_title)));
-    if here.is_empty() {
-        return Cell::Missing;
+        });
     }
+    lines
+}
+
+/// Returns the titles of columns, in the order of the registry.
+pub fn titles(differences: &[&Difference]) -> Vec<&'static str> {
+    let mut titles = Vec::new();
+    for metric in Metric::ALL {
+        let wanted = What::Metric(*metric);
+        if differences
+            .iter()
+            .any(|difference| difference.what == wanted)
+        {
+            titles.push(column(*metric).title);
+        }
+    }
+    distinct(titles)
+}
+
+/// Returns the figures of a column. What is worse is strong.
+fn cell(column_title: &str, moved: &[&Difference]) -> Cell {
     let mut text = Text::default();
-    for (index, difference) in here.into_iter().enumerate() {
+    for difference in moved {
         let What::Metric(metric) = difference.what else {
             continue;
         };
-        let separator = if index > 0 { "; " } else { "" };
-        let part = match column(metric).1 {
-            "" => String::new(),
-            part => format!("{part} "),
-        };
-        text = text.plain(format!("{separator}{part}"));
-        text = match difference.change {
-            Change::Worse => text.strong(before_after(difference)),
-            _ => text.plain(before_after(difference)),
-        };
-        let is_overruled = difference.change == Change::Informational
-            && metric.spec().better != Better::Informational;
-        if is_overruled {
-            text = text.plain(format!(" ({})", difference.why));
+        let Column { title, part } = column(metric);
+        if title != column_title {
+            continue;
         }
+        if !text.0.is_empty() {
+            text = text.plain("; ");
+        }
+        if !part.is_empty() {
+            text = text.plain(format!("{part} "));
+        }
+        text = with_figures(text, difference, metric);
     }
-    text.into()
+    if text.0.is_empty() {
+        Cell::Missing
+    } else {
+        text.into()
+    }
 }
 
-/// `96 → 80`
+fn with_figures(text: Text, difference: &Difference, metric: Metric) -> Text {
+    let figures = before_after(difference);
+    match difference.change {
+        Change::Worse => text.strong(figures),
+        Change::Informational if metric.spec().better != Better::Informational => {
+            text.plain(format!("{figures} ({})", difference.why))
+        }
+        _ => text.plain(figures),
+    }
+}
+
+/// Returns `96 → 80`.
 fn before_after(difference: &Difference) -> String {
-    let shown = |value: &Option<String>| value.clone().unwrap_or("–".to_string());
-    format!("{} → {}", shown(&difference.base), shown(&difference.new))
+    let base = difference.base.as_deref().unwrap_or("–");
+    let new = difference.new.as_deref().unwrap_or("–");
+    format!("{base} → {new}")
 }
 
 fn word(change: Change) -> &'static str {
@@ -117,18 +136,21 @@ fn word(change: Change) -> &'static str {
     }
 }
 
-/// Without the columns that none of these lines fills.
+/// Returns the table without the columns that none of these lines fills.
 pub fn table(lines: &[Line]) -> Table {
-    let row = |line: &Line| {
-        let named = row! { "kernel" => short(&line.kernel), "at" => joined(&line.at, ", ") };
-        let cells = line
-            .cells
-            .iter()
-            .map(|(title, cell)| (title.to_string(), cell.clone()));
-        let verdict = row! { "verdict" => &*line.verdict };
-        named.into_iter().chain(cells).chain(verdict).collect()
-    };
-    Table::of(lines.iter().map(row)).filled()
+    let mut rows = Vec::new();
+    for line in lines {
+        let mut cells = row! {
+            "kernel" => short_name(&line.kernel),
+            "at" => line.places.join(", "),
+        };
+        for (title, cell) in &line.cells {
+            cells.push((title.to_string(), cell.clone()));
+        }
+        cells.push(("verdict".into(), line.verdict.as_str().into()));
+        rows.push(cells);
+    }
+    Table::of(rows).filled()
 }
 
 #[cfg(test)]

@@ -4,22 +4,29 @@ use crate::testing::{ladder, scenario};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-fn value(found: &impl Serialize) -> Value {
-    serde_json::to_value(found).unwrap()
+fn value(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).unwrap()
 }
 
-/// The names of all fields, but for those of rows, which are columns.
-fn fields(value: &Value, names: &mut BTreeSet<String>) {
+/// The fields that hold rows, whose fields are columns.
+const ROWS: [&str; 3] = ["summary", "cases", "timed"];
+
+/// Adds the names of all fields, but for those of rows.
+fn add_fields(value: &Value, names: &mut BTreeSet<String>) {
     match value {
-        Value::Object(map) => {
-            for (name, value) in map {
+        Value::Object(fields) => {
+            for (name, field) in fields {
                 names.insert(name.clone());
-                if !["summary", "cases", "timed"].contains(&&**name) {
-                    fields(value, names);
+                if !ROWS.contains(&&**name) {
+                    add_fields(field, names);
                 }
             }
         }
-        Value::Array(all) => all.iter().for_each(|value| fields(value, names)),
+        Value::Array(items) => {
+            for item in items {
+                add_fields(item, names);
+            }
+        }
         _ => {}
     }
 }
@@ -49,22 +56,21 @@ fn run(words: &str) -> Value {
 }
 
 fn candidate() -> Value {
-    let of = scenario::candidate(
-        "C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 10; \
+    let candidate = scenario::candidate(
+        "C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; \
+         mine.py:attention | mission f16 full | peers | p50 10; \
          flash-attn | all | peers | note not installed",
     );
-    value(&Candidate::from(&of))
+    value(&Candidate::from(&candidate))
 }
 
 #[test]
 fn a_difference_has_its_figures_as_numbers() {
-    let found = diff("emulated => same; counted wmma 1048576 32");
-    assert_eq!(found["schema"], "compare.diff/1");
-    assert_eq!(
-        (&found["verdict"], &found["exit"]),
-        (&"REGRESSION".into(), &1.into())
-    );
-    let differences = found["comparisons"][0]["differences"].as_array().unwrap();
+    let object = diff("emulated => same; counted wmma 1048576 32");
+    assert_eq!(object["schema"], "compare.diff/1");
+    assert_eq!(object["verdict"], "REGRESSION");
+    assert_eq!(object["exit"], 1);
+    let differences = object["comparisons"][0]["differences"].as_array().unwrap();
     let conflicts = differences
         .iter()
         .find(|difference| difference["metric"] == "shared_read_conflicts")
@@ -78,13 +84,11 @@ fn a_difference_has_its_figures_as_numbers() {
 
 #[test]
 fn a_run_says_its_verdict_and_where_its_rows_are() {
-    let found = run("emulated; wmma all: C3 fail");
-    assert_eq!(
-        (&found["verdict"], &found["exit"]),
-        (&"FAIL".into(), &1.into())
-    );
-    assert_eq!(found["rows"], "target/compare/x/rows.jsonl");
-    let variants = found["variants"].as_array().unwrap();
+    let object = run("emulated; wmma all: C3 fail");
+    assert_eq!(object["verdict"], "FAIL");
+    assert_eq!(object["exit"], 1);
+    assert_eq!(object["rows"], "target/compare/x/rows.jsonl");
+    let variants = object["variants"].as_array().unwrap();
     let failed = variants
         .iter()
         .find(|variant| variant["state"] == "fail")
@@ -94,30 +98,28 @@ fn a_run_says_its_verdict_and_where_its_rows_are() {
 
 #[test]
 fn a_candidate_has_its_rows_as_a_table_has_them() {
-    let found = candidate();
-    assert_eq!(
-        (&found["verdict"], &found["exit"]),
-        (&"PASS".into(), &0.into())
-    );
-    assert_eq!(found["timed"][0]["p50"], 10);
-    assert_eq!(found["not_timed"][0], "flash-attn: not installed");
+    let object = candidate();
+    assert_eq!(object["verdict"], "PASS");
+    assert_eq!(object["exit"], 0);
+    assert_eq!(object["timed"][0]["p50"], 10);
+    assert_eq!(object["not_timed"][0], "flash-attn: not installed");
 }
 
 #[test]
 fn every_field_is_documented() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rows.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rows.md");
+    let page = std::fs::read_to_string(path).unwrap();
     let (_, section) = page.split_once("\n## JSON of commands\n").unwrap();
     let mut names = BTreeSet::new();
-    let all = [
+    for object in [
         diff("emulated => same; counted wmma 1048576 32"),
         run("emulated; - cpasync mission; measurable E1"),
         candidate(),
-    ];
-    all.iter().for_each(|value| fields(value, &mut names));
-    let lacks = names
-        .iter()
-        .filter(|name| !section.contains(&format!("`{name}`")));
-    let lacks = Vec::from_iter(lacks);
-    assert!(lacks.is_empty(), "docs/rows.md does not name {lacks:?}");
+    ] {
+        add_fields(&object, &mut names);
+    }
+    for name in names {
+        let word = format!("`{name}`");
+        assert!(section.contains(&word), "docs/rows.md does not name {name}");
+    }
 }
