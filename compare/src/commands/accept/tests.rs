@@ -406,6 +406,15 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
 fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
     let slower = good().sampled("stage0-scalar/none", mission(), &[50.0, 51.0, 52.0]);
     let mut before = slower.table.clone();
+    let at_limit = before
+        .rows()
+        .find(|row| row.subject.name() == "none" && row.is_latency())
+        .expect("it was sampled")
+        .clone()
+        .figure(Metric::PowerW, 690.0)
+        .figure(Metric::PowerLimitW, 700.0)
+        .figure(Metric::EnergyMj, 400.0);
+    before.append(at_limit);
     let older = "slower | mission f16 full | gpu | session 1 | p50 60 59 61 | mean 60";
     before.append(scenario::row(older));
     let mut table = before.clone();
