@@ -62,7 +62,7 @@ pub enum Command {
     Sources,
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]
-    Launch(crate::launch::LaunchArgs),
+    Launch(crate::commands::launch::LaunchArgs),
 }
 
 #[cfg(test)]

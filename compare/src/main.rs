@@ -17,7 +17,6 @@ mod git_tests;
 mod instrument;
 mod interrupt;
 mod judge;
-mod launch;
 mod measure;
 mod open_run;
 mod pages;
@@ -42,7 +41,7 @@ use anyhow::Context;
 use clap::Parser;
 use cli::{Cli, Command};
 use commands::{
-    accept, candidate, diff, doctor, explain, fuzz, peers, profile, render, run, sanitize,
+    accept, candidate, diff, doctor, explain, fuzz, launch, peers, profile, render, run, sanitize,
     selftest, show, sources,
 };
 use common::device::cuda::CudaError;

@@ -7,6 +7,7 @@ pub mod diff;
 pub mod doctor;
 pub mod explain;
 pub mod fuzz;
+pub mod launch;
 pub mod peers;
 pub mod profile;
 pub mod render;
