@@ -31,6 +31,9 @@ const STRETCH_CAUSAL: &[Where] = &[Where::new("stretch", Dtype::F16, Mask::Causa
 
 const CHUNK_64: &[Where] = &Where::each_type("chunk_64", Mask::Causal);
 
+/// The problem on which the source documents ask for 40 % of the tensor pipe.
+const BIG_FULL: &[Where] = &[Where::new("big", Dtype::F16, Mask::Full)];
+
 const INFO: StageInfo = StageInfo {
     id: "stage11-spread",
     idea: "keys split over warpgroups, FP32 arithmetic spread among exponentials",
@@ -53,6 +56,13 @@ const INFO: StageInfo = StageInfo {
             relation: Relation::equal_to(OVERLAP),
             on: claim::BOTH,
             why: "the same work, elsewhere",
+        },
+        Claim {
+            family: "spread-256x64",
+            metrics: &[Metric::TensorPipeActive],
+            relation: Relation::AtLeast { bound: 0.4 },
+            on: BIG_FULL,
+            why: "the grid fills the GPU, and products run under exponentials",
         },
         Claim::by_descriptor("spread"),
         Claim::faster_on("zigzag", NEIGHBOURS, LONG_CAUSAL, 1.19),

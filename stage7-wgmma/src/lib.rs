@@ -3,6 +3,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
+use common::problem::{Dtype, Mask};
 use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -19,6 +20,9 @@ const TMA: Base = Base {
     stage: "stage6-tma",
     family: "tma",
 };
+
+/// The problem on which the source documents ask for 40 % of the tensor pipe.
+const BIG_FULL: &[Where] = &[Where::new("big", Dtype::F16, Mask::Full)];
 
 const INFO: StageInfo = StageInfo {
     id: "stage7-wgmma",
@@ -48,6 +52,13 @@ const INFO: StageInfo = StageInfo {
             relation: Relation::times(1.0, TMA),
             on: claim::BOTH,
             why: "the same products: mission's keys are whole tiles",
+        },
+        Claim {
+            family: "wgmma-128x128",
+            metrics: &[Metric::TensorPipeActive],
+            relation: Relation::AtLeast { bound: 0.4 },
+            on: BIG_FULL,
+            why: "the grid fills the GPU, and a warpgroup's product is issued at once",
         },
         Claim::none(
             "wgmma",

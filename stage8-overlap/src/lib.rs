@@ -33,6 +33,9 @@ const LAZY: Base = Base {
 
 const CHUNK_64: &[Where] = &[Where::new("chunk_64", Dtype::F16, Mask::Causal)];
 
+/// The problem on which the source documents ask for 40 % of the tensor pipe.
+const BIG_FULL: &[Where] = &[Where::new("big", Dtype::F16, Mask::Full)];
+
 const INFO: StageInfo = StageInfo {
     id: "stage8-overlap",
     idea: "a loading warpgroup, products under exponentials, lazy maxima",
@@ -70,6 +73,13 @@ const INFO: StageInfo = StageInfo {
             &[Metric::AsyncCopyBytes],
             "Q, K and V all come by TMA",
         ),
+        Claim {
+            family: "overlap-lazy-256x64",
+            metrics: &[Metric::TensorPipeActive],
+            relation: Relation::AtLeast { bound: 0.4 },
+            on: BIG_FULL,
+            why: "the grid fills the GPU, and products run under exponentials",
+        },
         Claim::by_descriptor("overlap"),
         Claim::by_descriptor("overlap-lazy"),
         Claim::faster_on("overlap-packed", LAZY, CHUNK_64, 1.3),
