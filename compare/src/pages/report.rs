@@ -431,23 +431,21 @@ fn about_peers(report: &Report<'_>, problems: &[Problem<'_>]) -> String {
         .iter()
         .any(|problem| problem.ours.regime() == Regime::Sustained);
     let sustained = if is_any_sustained {
-        " A problem that is sustained is at the power limit: ours, the library's choice and the \
-         fastest peer take turns of a second, and the others, which were timed in bursts alone, \
-         have no figure here."
+        " Sustained: at the power limit ours, the library's choice and the fastest peer take \
+         turns of a second; the others were timed in bursts alone and have no figure."
     } else {
         ""
     };
     let library = if report.chosen.is_empty() {
         ""
     } else {
-        "\"library\" is what the packaged library chooses by itself, where that was timed \
-         (else the cell is empty), ours the best of all variants by hindsight. "
+        "\"library\" is the packaged library's choice, empty where that was not timed; ours is the \
+         best variant by hindsight. "
     };
     format!(
-        "Times in µs, of the fastest of ours (stage) and of peers timed in turn beside it \
-         (A B B A): a kernel that draws much power borrows the headroom of the others, so that \
-         these are not the times of a kernel alone above.{sustained} {library}Every variant and \
-         peer, with intervals and errors: `compare show peers`. Sessions {}.",
+        "Times in µs, of the fastest of ours (stage) and of peers in turn (A B B A). A \
+         kernel that draws much power borrows headroom: these are not the times \
+         above.{sustained} {library}Intervals: `compare show peers`. Sessions {}.",
         joined(distinct(sessions), ", ")
     )
 }

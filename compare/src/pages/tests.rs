@@ -233,7 +233,8 @@ fn compare_md_stays_small_with_more_stages() {
             columns.push(table.columns.len());
         }
     }
-    assert_eq!(columns, [8, 8]);
+    // W and mJ per call are the last two of the main path that not every table has.
+    assert_eq!(columns, [10, 8]);
     small_page(&report);
 }
 
