@@ -1,6 +1,7 @@
 //! The variants of two tables, and whether each is the same on both sides.
 
-use crate::table::{Kind, Row, Subject, Table};
+use super::Group;
+use crate::table::{Row, Subject, Table};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -88,28 +89,7 @@ fn differs(old: &Option<String>, now: &Option<String>) -> Option<bool> {
     Some(old.as_ref()? != now.as_ref()?)
 }
 
-/// Returns whether the row is about one variant by itself.
+/// Returns whether the row has figures of one variant by itself.
 fn is_of_kernel(row: &Row) -> bool {
-    match &row.kind {
-        Kind::Declared(_)
-        | Kind::Compiled { .. }
-        | Kind::Checked(_)
-        | Kind::Case(..)
-        | Kind::Counters(_)
-        | Kind::Latency(_) => !row.subject.name().is_empty(),
-        Kind::Pair { .. }
-        | Kind::RandomTime(_)
-        | Kind::Regret
-        | Kind::PeerSession
-        | Kind::PeerTime(_)
-        | Kind::PeerPair { .. }
-        | Kind::CandidateCase(_)
-        | Kind::Profile(_)
-        | Kind::Sanitized
-        | Kind::Fault(_)
-        | Kind::Site(_)
-        | Kind::Timer(_)
-        | Kind::Claim(_)
-        | Kind::GivenOutput(_) => false,
-    }
+    Group::of_kind(&row.kind).is_some() && !row.subject.name().is_empty()
 }
