@@ -4,8 +4,8 @@
 use super::agree::agree;
 use super::layout::{Layout, Rounding};
 use super::{
-    Attended, Attention, Probability, Reference, ReferenceError, baseline_scales, compose,
-    exact_scales, judged_rows, reference, reference_of_rows,
+    Attended, Attention, Host, Probability, Reference, ReferenceError, Widened, baseline_scales,
+    compose, exact_scales, judged_rows, reference,
 };
 use crate::device::cuda::CudaDevice;
 use crate::inputs::{Family, Inputs};
@@ -96,8 +96,9 @@ impl CudaDevice {
             return reference(inputs, p);
         }
         self.check_references()?;
-        let on_gpu = compose(self, inputs, p, judged_rows(problem))?;
-        let on_host = reference_of_rows(inputs, p, ends(&on_gpu.rows))?;
+        let widened = Widened::new(inputs)?;
+        let on_gpu = compose(self, inputs, &widened, p, judged_rows(problem))?;
+        let on_host = compose(&Host, inputs, &widened, p, ends(&on_gpu.rows))?;
         agree(problem, &on_host, &on_gpu)?;
         Ok(on_gpu)
     }
@@ -109,8 +110,9 @@ impl CudaDevice {
         }
         for (problem, p) in small_cases() {
             let inputs = Inputs::generate(&problem, Family::Shifted, 0);
-            let on_host = reference(&inputs, p)?;
-            let on_gpu = compose(self, &inputs, p, on_host.rows.clone())?;
+            let widened = Widened::new(&inputs)?;
+            let on_host = compose(&Host, &inputs, &widened, p, judged_rows(&problem))?;
+            let on_gpu = compose(self, &inputs, &widened, p, on_host.rows.clone())?;
             agree(&problem, &on_host, &on_gpu)?;
         }
         self.references_agree.set(true);

@@ -188,7 +188,29 @@ pub fn reference_of_rows(
     p: Probability,
     rows: Vec<usize>,
 ) -> Result<Reference, ReferenceError> {
-    compose(&Host, inputs, p, rows)
+    compose(&Host, inputs, &Widened::new(inputs)?, p, rows)
+}
+
+/// Inputs in FP64, once for all references of them.
+struct Widened {
+    /// Dequantised Q, K and V.
+    values: [Vec<f64>; 3],
+    /// The values before rounding to E4M3; `None` for real tensors and other dtypes.
+    unquantised: Option<[Vec<f64>; 3]>,
+}
+
+impl Widened {
+    /// Widens inputs, or refuses those that no reference is computed of.
+    fn new(inputs: &Inputs) -> Result<Self, ReferenceError> {
+        inputs.check()?;
+        Ok(Self {
+            values: [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised),
+            unquantised: match inputs.problem.dtype {
+                Dtype::E4m3 => unquantised_values(inputs),
+                Dtype::F16 | Dtype::Bf16 => None,
+            },
+        })
+    }
 }
 
 /// The outputs of rows, and the log-sum-exp of each.
@@ -243,21 +265,17 @@ impl Attention for Host {
 fn compose(
     attention: &dyn Attention,
     inputs: &Inputs,
+    widened: &Widened,
     p: Probability,
     rows: Vec<usize>,
 ) -> Result<Reference, ReferenceError> {
-    inputs.check()?;
     let problem = &inputs.problem;
-    let values = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
-    let exact = attention.exact(problem, &rows, &values)?;
+    let values = &widened.values;
+    let exact = attention.exact(problem, &rows, values)?;
     let mut baseline = attention.baseline(inputs, &rows, p)?;
     problem.dtype.output().round_all(&mut baseline);
-    let unrounded = match problem.dtype {
-        Dtype::E4m3 => unquantised_values(inputs),
-        Dtype::F16 | Dtype::Bf16 => None,
-    };
-    let unquantised = match unrounded {
-        Some(operands) => Some(attention.exact(problem, &rows, &operands)?.output),
+    let unquantised = match &widened.unquantised {
+        Some(operands) => Some(attention.exact(problem, &rows, operands)?.output),
         None => None,
     };
     let composed = Reference {
@@ -268,7 +286,7 @@ fn compose(
         unquantised,
         probability: p,
         value_rms: value_rms(problem, &rows, &values[2]),
-        largest_score: largest_score(problem, &values),
+        largest_score: largest_score(problem, values),
         rows,
     };
     composed.check_finite(problem)?;
