@@ -2,9 +2,10 @@
 
 use super::words::{gate_word, short_name};
 use crate::document::{Cell, TableRow, row};
+use crate::judge::claims::Claimed;
 use crate::table::{Figure, Judged, Row};
 use common::metric::{Metric, Unit};
-use common::verdict::GateId;
+use common::verdict::{GateId, Verdict};
 use std::fmt::Display;
 
 pub fn text(content: impl Display) -> Cell {
@@ -123,4 +124,31 @@ pub fn short_ratio(ratio: f64) -> String {
     } else {
         format!("{ratio:.2}x")
     }
+}
+
+/// Returns the ratio that was measured of a claim of speed; where it does not decide, the least of
+/// p50, p90 and mean with its interval and noise.
+pub fn measured_ratio(claim: &Claimed) -> Cell {
+    let Some(pair) = claim.pair() else {
+        return Cell::Empty;
+    };
+    if claim.verdict() == Some(Verdict::Ambiguous) {
+        return undecided_ratio(pair);
+    }
+    Cell::Figure(short_ratio(pair.estimate(Metric::SpeedupP50).value))
+}
+
+fn undecided_ratio(pair: &Row) -> Cell {
+    let mut least = Metric::SpeedupP50;
+    for metric in [Metric::SpeedupP90, Metric::SpeedupMean] {
+        let low = pair.estimate(metric).ends().0;
+        if low.total_cmp(&pair.estimate(least).ends().0).is_lt() {
+            least = metric;
+        }
+    }
+    let ratio = ratio_cell(pair.estimate(least), 2);
+    let noise = 100.0 * pair.value(Metric::Noise).unwrap_or(f64::NAN);
+    let label = least.to_string();
+    let name = label.trim_start_matches("speedup ");
+    format!("{name} {} ± {noise:.1} %", ratio.shown()).into()
 }

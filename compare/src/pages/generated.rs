@@ -2,8 +2,8 @@
 //! between `<!-- generated: WHAT -->` and `<!-- end -->`.
 
 use super::blocks::{or_sentence, table_block};
-use super::cells::{or_empty, ratio_cell};
-use super::words::{measured_ratio, standing};
+use super::cells::{measured_ratio, or_empty, ratio_cell};
+use super::words::standing;
 use super::{ladder, metrics};
 use crate::document::markdown::markdown;
 use crate::document::{Block, Cell, Table, TableRow, row};

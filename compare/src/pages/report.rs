@@ -1,8 +1,8 @@
 //! COMPARE.md: what decides, in at most 20 KB.
 
 use super::blocks::{Titled, bullets, first_bullets, first_items, sections};
-use super::cells::{noted, or_empty, ratio_cell, text, us_cell};
-use super::words::{STANDINGS, STATES, commit, measured_ratio, standing, state_word};
+use super::cells::{measured_ratio, noted, or_empty, ratio_cell, text, us_cell};
+use super::words::{STANDINGS, STATES, commit, standing, state_word};
 use super::{counted, ladder, self_test};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::best;

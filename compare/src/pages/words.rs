@@ -1,12 +1,9 @@
 //! The words of pages: for states, verdicts, claims and names.
 
-use super::cells::{ratio_cell, short_ratio};
-use crate::document::Cell;
 use crate::judge::claims::Claimed;
 use crate::judge::state::State;
+use crate::table::Subject;
 use crate::table::session::Git;
-use crate::table::{Row, Subject};
-use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 
 /// The words for states of variants, in the order of a summary.
@@ -67,33 +64,6 @@ pub fn standing(claim: &Claimed) -> &'static str {
         Some(Verdict::Ambiguous) => "undecided",
         Some(Verdict::NoData) => "not measured",
     }
-}
-
-/// Returns the ratio that was measured of a claim of speed; where it does not decide, the least of
-/// p50, p90 and mean with its interval and noise.
-pub fn measured_ratio(claim: &Claimed) -> Cell {
-    let Some(pair) = claim.pair() else {
-        return Cell::Empty;
-    };
-    if claim.verdict() == Some(Verdict::Ambiguous) {
-        return undecided_ratio(pair);
-    }
-    Cell::Figure(short_ratio(pair.estimate(Metric::SpeedupP50).value))
-}
-
-fn undecided_ratio(pair: &Row) -> Cell {
-    let mut least = Metric::SpeedupP50;
-    for metric in [Metric::SpeedupP90, Metric::SpeedupMean] {
-        let low = pair.estimate(metric).ends().0;
-        if low.total_cmp(&pair.estimate(least).ends().0).is_lt() {
-            least = metric;
-        }
-    }
-    let ratio = ratio_cell(pair.estimate(least), 2);
-    let noise = 100.0 * pair.value(Metric::Noise).unwrap_or(f64::NAN);
-    let label = least.to_string();
-    let name = label.trim_start_matches("speedup ");
-    format!("{name} {} ± {noise:.1} %", ratio.shown()).into()
 }
 
 /// Returns `stage5/swizzle-32x64`: the number identifies the stage.
