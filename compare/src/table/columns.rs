@@ -2,7 +2,8 @@
 
 use super::figure::Figure;
 use super::kind::{CasePlace, Instance, Kind, Place, ProblemPlace, REGRET, Source};
-use super::row::{Impossible, Judged, Row, Subject};
+use super::row::{Impossible, Judged, Row};
+use super::subject::Subject;
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::GateId;

@@ -5,7 +5,8 @@
 //! at every problem.
 
 use super::kind::{Kind, ProblemPlace};
-use super::row::{Impossible, Row, Subject};
+use super::row::{Impossible, Row};
+use super::subject::Subject;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use serde::{Deserialize, Serialize};

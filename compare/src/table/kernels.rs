@@ -2,8 +2,9 @@
 
 use super::kind::Kind;
 use super::merge::{Compiled, Table};
-use super::row::{Row, Subject};
+use super::row::Row;
 use super::session::{StageMeta, by_id};
+use super::subject::Subject;
 use sha2::{Digest, Sha256};
 
 /// The number of digits of a hash that tell kernels apart.

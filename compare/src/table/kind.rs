@@ -1,6 +1,6 @@
 //! What a row is about and how it was found.
 
-use super::row::Subject;
+use super::subject::Subject;
 use common::device::BackendKind;
 use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
 use serde::{Deserialize, Serialize};

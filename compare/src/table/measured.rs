@@ -2,8 +2,9 @@
 
 use super::kind::{CORRECT_MODEL, Instance, Kind, ProblemPlace};
 use super::ncu::{self, Chips};
-use super::row::{Judged, Row, Subject};
+use super::row::{Judged, Row};
 use super::session::{BuiltKernel, KernelBuild, StageMeta};
+use super::subject::Subject;
 use common::check::{NoOutput, Outcome};
 use common::evidence::{CountedLaunch, NotCounted};
 use common::faults::{Caught, Fault};

@@ -19,15 +19,17 @@ pub mod results;
 pub mod row;
 pub mod run;
 pub mod session;
+mod subject;
 
 pub use error::StoreError;
 pub use figure::Figure;
 pub use kind::{CORRECT_MODEL, CasePlace, Instance, Kind, Place, ProblemPlace, Source};
 pub use merge::{Compiled, Table};
 pub use results::Results;
-pub use row::{Judged, Key, Row, Subject};
+pub use row::{Judged, Key, Row};
 pub use run::Run;
 pub use session::{Claim, Negative, Relation, Role, Session, StageMeta, VariantMeta};
+pub use subject::Subject;
 
 #[cfg(test)]
 mod tests;

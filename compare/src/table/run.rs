@@ -7,8 +7,9 @@ use super::kernels;
 use super::kind::Kind;
 use super::merge::Table;
 use super::names::ROWS;
-use super::row::{Row, Subject};
+use super::row::Row;
 use super::session::{Progress, Session, StageMeta};
+use super::subject::Subject;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

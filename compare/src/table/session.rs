@@ -1,7 +1,7 @@
 //! `session.json`: what is common to all rows of a run; and the stages as they are built.
 
 use super::kind::{ProblemPlace, Source};
-use super::row::Subject;
+use super::subject::Subject;
 pub use common::claim::Relation;
 use common::device::BackendKind;
 use common::inputs::Family;
