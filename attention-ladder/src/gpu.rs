@@ -31,6 +31,7 @@ struct Gpu {
     device: CUdevice,
     primary: Primary,
     capability: (u32, u32),
+    multiprocessors: u32,
     stages: Vec<LoadedStage>,
     chooser: Chooser,
     /// The loaded code, by the stage's id.
@@ -160,6 +161,7 @@ fn open(ordinal: usize, mut stages: Vec<LoadedStage>) -> Result<Gpu, Failure> {
         device,
         primary: Primary::default(),
         capability: info.compute_capability,
+        multiprocessors: info.sms,
         stages,
         chooser,
         libraries: Mutex::default(),
@@ -259,7 +261,7 @@ impl Gpu {
         let code = self.load(library, &symbol, kernel.dynamic_shared_bytes as i32);
         Ok(Plan {
             kernel: code.map_err(no_code)?,
-            grid: prepared.grid,
+            grid: prepared.blocks(self.multiprocessors),
             threads: kernel.threads,
             shared_bytes: kernel.dynamic_shared_bytes as u32,
             boxes: kernel.boxes,

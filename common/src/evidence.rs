@@ -1,7 +1,7 @@
 //! The counters of a variant, from as few blocks as stand for the launch.
 
 use crate::device::Staged;
-use crate::device::emulated::{Selection, trace};
+use crate::device::emulated::{Selection, blocks, trace};
 use crate::problem::{Mask, Problem, Shape};
 use crate::stage::{Prepared, Unsupported};
 use emulator::trace::Counted;
@@ -34,7 +34,7 @@ pub enum NotCounted {
 /// Counts a launch. Where no mask and no ragged tile makes blocks different, the first and the last
 /// are traced and stand for all, if they agree.
 pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, NotCounted> {
-    let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
+    let ends = [[0; 3], blocks(prepared).map(|size| size - 1)];
     let has_sample = are_blocks_alike(prepared, &staged.problem) && ends[0] != ends[1];
     let mut counted = count_blocks(prepared, staged, has_sample.then_some(&ends[..]))?;
     if counted.launch().is_none() {
@@ -75,7 +75,10 @@ fn are_blocks_alike(prepared: &Prepared<'_>, problem: &Problem) -> bool {
     } = problem.shape;
     let block_m = prepared.kernel.block_m;
     let grid = [seq_q / block_m, heads_q, batch].map(|size| size as u32);
-    problem.mask == Mask::Full && seq_q.is_multiple_of(block_m) && prepared.grid == grid
+    problem.mask == Mask::Full
+        && seq_q.is_multiple_of(block_m)
+        && !prepared.is_persistent
+        && prepared.grid == grid
 }
 
 fn tiles(prepared: &Prepared<'_>, problem: &Problem) -> u64 {

@@ -132,13 +132,31 @@ pub enum Unsupported {
 #[derive(Clone, Debug)]
 pub struct Prepared<'a> {
     pub kernel: &'a Kernel,
-    /// The blocks: query tiles, query heads, batch, unless the stage says otherwise.
+    /// The blocks: query tiles, query heads, batch, unless the stage says otherwise. Those of a
+    /// persistent kernel are items of its blocks' schedule; see [`Prepared::blocks`].
     pub grid: [u32; 3],
+    /// Whether blocks stay on their multiprocessor and take one item after the other.
+    pub is_persistent: bool,
     /// Whether it writes log-sum-exps; see [`Prepared::with_lse`].
     pub lse: bool,
 }
 
 impl Prepared<'_> {
+    /// Returns the blocks of a launch on so many multiprocessors: at most as many as these hold, all
+    /// in x, of a persistent kernel, and the grid of every other.
+    pub fn blocks(&self, multiprocessors: u32) -> [u32; 3] {
+        if !self.is_persistent {
+            return self.grid;
+        }
+        let resident = u64::from(multiprocessors * self.kernel.min_blocks);
+        [self.items().min(resident) as u32, 1, 1]
+    }
+
+    /// Returns the number of items of a launch, however many blocks take them.
+    pub fn items(&self) -> u64 {
+        self.grid.iter().map(|&size| u64::from(size)).product()
+    }
+
     /// Asks for log-sum-exps.
     ///
     /// # Errors
@@ -163,6 +181,12 @@ pub trait Attention: Sync {
     /// Returns whether the queries of all heads that read the same keys are rows of the same
     /// blocks.
     fn packs_heads(&self, _kernel: &Kernel) -> bool {
+        false
+    }
+
+    /// Returns whether blocks stay on their multiprocessor: the grid then counts items, which as
+    /// many blocks as fit share.
+    fn is_persistent(&self, _kernel: &Kernel) -> bool {
         false
     }
 
@@ -420,6 +444,7 @@ impl LoadedStage {
         Ok(Prepared {
             kernel,
             grid: self.attention.grid(kernel, problem),
+            is_persistent: self.attention.is_persistent(kernel),
             lse: false,
         })
     }
@@ -620,6 +645,7 @@ mod tests {
         let prepared = Prepared {
             kernel: &kernel,
             grid: [1; 3],
+            is_persistent: false,
             lse: false,
         };
         let fault = emulated::execute(&prepared, &staged, emulator::Schedule::InOrder, None);

@@ -398,7 +398,11 @@ impl<'a> Case<'a> {
         tiles: usize,
         family: Distribution,
     ) -> Option<Self> {
-        let (shape, mask) = ring(kernel, kernel.block_m + 1, tiles);
+        let (shape, mask) = if stage.attention.is_persistent(kernel) {
+            rings_over_items(kernel, tiles)
+        } else {
+            ring(kernel, kernel.block_m + 1, tiles)
+        };
         let problem = Problem::new(shape, kernel.dtype, mask).ok()?;
         let prepared = stage.prepare(&kernel.variant, &problem).ok()?;
         Some(Self {
@@ -483,6 +487,22 @@ pub fn ring(facts: &KernelFacts, seq_q: usize, tiles: usize) -> (Shape, Mask) {
     };
     let is_full = (facts.dtype == Dtype::F16) == (facts.head_dim == 64);
     (shape, if is_full { Mask::Full } else { Mask::Causal })
+}
+
+/// The heads of a problem for a persistent kernel. Its blocks take three items each (see
+/// [`emulated::blocks`]), so that slots for rows are used again.
+const PERSISTENT_HEADS: usize = 4;
+
+/// Returns the same for a persistent kernel. Its rings run on from one item to the next, so that
+/// each item needs fewer tiles.
+fn rings_over_items(facts: &KernelFacts, tiles: usize) -> (Shape, Mask) {
+    let (shape, mask) = ring(facts, facts.block_m + 1, tiles.div_ceil(3));
+    let heads = Shape {
+        heads_q: PERSISTENT_HEADS,
+        heads_kv: PERSISTENT_HEADS,
+        ..shape
+    };
+    (heads, mask)
 }
 
 /// Returns the hazard to report: a copy that is read too early tells more about a wait or commit

@@ -105,6 +105,7 @@ fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
     let prepared = Prepared {
         kernel: &kernel,
         grid: [1; 3],
+        is_persistent: false,
         lse: false,
     };
     trace(
@@ -170,6 +171,7 @@ fn a_launch_is_counted_from_two_blocks_only_where_all_are_alike() {
         let prepared = Prepared {
             kernel,
             grid,
+            is_persistent: false,
             lse: false,
         };
         count(&prepared, &staged(seq_q, Dtype::F16))

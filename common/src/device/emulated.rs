@@ -103,7 +103,7 @@ impl Buffers {
         Ok(Launch {
             entry: entry_point,
             params: (&raw const self.launch).cast(),
-            grid: prepared.grid,
+            grid: blocks(prepared),
             block: [prepared.kernel.threads, 1, 1],
             cluster: prepared.kernel.cluster,
             dynamic_shared_bytes: prepared.kernel.dynamic_shared_bytes,
@@ -153,6 +153,17 @@ fn ne_bytes(values: &[f32]) -> Vec<u8> {
         .iter()
         .flat_map(|value| value.to_ne_bytes())
         .collect()
+}
+
+/// The items that a block of a persistent kernel takes in the emulator: enough to use each slot of
+/// its rings again, and few enough that small problems have several blocks.
+const ITEMS_PER_BLOCK: u64 = 3;
+
+/// Returns the blocks of a launch: the emulator has as many multiprocessors as a persistent
+/// kernel's items ask for.
+pub fn blocks(prepared: &Prepared<'_>) -> [u32; 3] {
+    let multiprocessors = (prepared.items() / ITEMS_PER_BLOCK).clamp(1, u64::from(u16::MAX));
+    prepared.blocks(multiprocessors as u32)
 }
 
 fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {

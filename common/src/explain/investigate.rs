@@ -189,6 +189,10 @@ fn trace(
         };
         emulated::trace(prepared, staged, Schedule::InOrder, &selection)
     };
+    // Blocks that stay take items of any head.
+    if prepared.is_persistent {
+        return Ok(run(None)?);
+    }
     // A grid is over query heads, or over those that they read.
     let group = staged.problem.shape.heads_q as u32 / prepared.grid[1];
     let blocks_of_head: Vec<[u32; 3]> = (0..prepared.grid[0])

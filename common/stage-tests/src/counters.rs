@@ -3,7 +3,7 @@
 
 use crate::{Snapshot, load};
 use common::device::Staged;
-use common::device::emulated::{Selection, trace};
+use common::device::emulated::{Selection, blocks, trace};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, parse_shape};
@@ -79,7 +79,7 @@ fn counted(
     is_whole: bool,
     schedule: Schedule,
 ) -> Counted {
-    let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
+    let ends = [[0; 3], blocks(prepared).map(|size| size - 1)];
     let selection = Selection {
         blocks: (!is_whole).then_some(&ends),
         ..Selection::default()

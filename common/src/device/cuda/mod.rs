@@ -305,7 +305,7 @@ impl CudaDevice {
             variant: prepared.kernel.variant.clone(),
             problem: format!("{shape} {dtype} {mask}"),
         };
-        let [x, y, z] = prepared.grid;
+        let [x, y, z] = prepared.blocks(self.info.sms);
         let config = LaunchConfig {
             grid_dim: (x, y, z),
             block_dim: (prepared.kernel.threads, 1, 1),
