@@ -29,6 +29,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage11_spread::Spread,
     &stage12_decode::Decode,
     &stage13_shares::Shares,
+    &stage13_persistent::Persistent,
 ];
 
 /// The stages whose code the library has: those that `attention-ladder` links.
