@@ -31,9 +31,11 @@ struct Preset : Choice {
     using RowTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Shared {
-        Ring<RowTile, Choice::ROW_SLOTS> rows; // Q, then O on its way out
-        Ring<KvTile, Choice::K_SLOTS> k;
-        Ring<KvTile, Choice::V_SLOTS> v;
+        RowTile row_tiles[Choice::ROW_SLOTS]; // Q, then O on its way out
+        KvTile k_tiles[Choice::K_SLOTS], v_tiles[Choice::V_SLOTS];
+        Ring<Choice::ROW_SLOTS> rows;
+        Ring<Choice::K_SLOTS> k;
+        Ring<Choice::V_SLOTS> v;
         Item items[Choice::ROW_SLOTS]; // what the rows are
     };
     static constexpr int Q_BOX_ROWS = Choice::PACKED ? 16 : BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
@@ -87,7 +89,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
         smem.rows.wait_full(rows);
         const Item item = smem.items[rows.slot];
         if (item.key_tiles == Item::NO_MORE) break;
-        auto &tile_of_rows = smem.rows.slots[rows.slot];
+        auto &tile_of_rows = smem.row_tiles[rows.slot];
         const int head_q = item.head_of(warp), warp_row = item.row_of(warp);
         // Declared here, so that nothing of an item is kept in registers until the next.
         float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
@@ -118,8 +120,8 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
             }
         };
         const auto start_scores = [&] {
-            if constexpr (Preset::Q_IN_REGISTERS) attn::start_qk(s, q_frag, smem.k.slots[current.slot]);
-            else attn::start_qk(s, tile_of_rows, consumer * attn::WGMMA_M, smem.k.slots[current.slot]);
+            if constexpr (Preset::Q_IN_REGISTERS) attn::start_qk(s, q_frag, smem.k_tiles[current.slot]);
+            else attn::start_qk(s, tile_of_rows, consumer * attn::WGMMA_M, smem.k_tiles[current.slot]);
         };
         const auto mask_and_softmax = [&](int tile) {
             if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
@@ -136,7 +138,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
             if constexpr (Preset::PINGPONG) take_turn();
             else meet();
             start_scores();
-            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v.slots[v.slot]);
+            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
             end_turn();
             release(smem.k, previous);
             attn::wgmma_wait<1>(s); // P·V goes on
@@ -152,7 +154,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
             release(smem.v, v);
             if (!in_range) { // the warp computes its scores again, for new maxima
-                attn::warp_scores(s, tile_of_rows, warp * 16, smem.k.slots[current.slot]);
+                attn::warp_scores(s, tile_of_rows, warp * 16, smem.k_tiles[current.slot]);
                 attn::softmax_rows(s, state, scale_log2, rescale);
             }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
@@ -202,7 +204,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
             smem.v.wait_full(v);
             // Warps that read K of the last tile on their own have done so.
             meet();
-            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v.slots[v.slot]);
+            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
             release(smem.k, previous);
             attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, 0, o_acc);

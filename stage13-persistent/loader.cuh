@@ -1,5 +1,5 @@
-// Loader: one thread requests what all others read, as far ahead as there are slots. Preset::Shared has the rings `rows`, `k` and `v` and
-// the items that belong to the rows.
+// Loader: one thread requests what all others read, as far ahead as there are slots. Preset::Shared has tiles of rows, K and V, the ring
+// of each, and the items that belong to the rows.
 #pragma once
 
 #include <attn/box_tile.cuh>
@@ -8,10 +8,10 @@
 
 namespace {
 
-// Tiles in shared memory, used again and again. A slot is full when TMA has written it, and empty when all that read it have arrived.
-template <class Tile, int SLOTS>
+// The barriers of tiles that are used again and again. A slot is full when TMA has written it, and empty when all that read it have
+// arrived.
+template <int SLOTS>
 struct Ring {
-    Tile slots[SLOTS];
     attn::Mbarrier full[SLOTS], empty[SLOTS];
 
     // By one thread, before any other uses it. `readers`: how many arrive.
@@ -43,7 +43,7 @@ __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Pre
         smem.items[rows.slot] = item;
         attn::Mbarrier *const full = &smem.rows.full[rows.slot];
         if (item.key_tiles > 0) {
-            auto &q = smem.rows.slots[rows.slot];
+            auto &q = smem.row_tiles[rows.slot];
             attn::mbarrier_arrive_expect_tx(full, Preset::RowTile::BYTES);
             if constexpr (Preset::PACKED) {
 #pragma unroll 1
@@ -58,17 +58,17 @@ __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Pre
         }
         if (item.key_tiles == Item::NO_MORE) return;
         rows.advance();
-        const auto copy = [&](auto &ring, auto &pipe, const AttentionTensorMap &map, int tile) {
+        const auto copy = [&](auto &tiles, const AttentionTensorMap &map, auto &ring, auto &pipe, int tile) {
             // Every consumer has read the slot's tile before.
             ring.wait_empty(pipe);
             attn::mbarrier_arrive_expect_tx(&ring.full[pipe.slot], Preset::KvTile::BYTES);
-            ring.slots[pipe.slot].load(map, &ring.full[pipe.slot], tile * Preset::BLOCK_N, item.head_kv, item.batch);
+            tiles[pipe.slot].load(map, &ring.full[pipe.slot], tile * Preset::BLOCK_N, item.head_kv, item.batch);
             pipe.advance();
         };
 #pragma unroll 1
         for (int tile = item.key_tiles - 1; tile >= 0; --tile) {
-            copy(smem.k, k, launch.k, tile);
-            copy(smem.v, v, launch.v, tile);
+            copy(smem.k_tiles, launch.k, smem.k, k, tile);
+            copy(smem.v_tiles, launch.v, smem.v, v, tile);
         }
     }
 }
