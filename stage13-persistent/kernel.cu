@@ -6,8 +6,8 @@
 #include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
-#include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
+#include "epilogue.cuh"
 #include "loader.cuh"
 
 namespace {
@@ -17,9 +17,10 @@ struct Defaults {
     static constexpr int CONSUMERS = 2;                  // warpgroups that compute, with 64 rows each; one more loads
     static constexpr int BLOCK_N = 128;                  // keys of a tile
     static constexpr int K_SLOTS = 2, V_SLOTS = 2;       // of the rings
-    static constexpr int ROW_SLOTS = 2;                  // tiles of rows: Q on its way or in use, O on its way out
+    static constexpr int ROW_SLOTS = 3;                  // tiles of rows: Q on its way or in use, O on its way out
     static constexpr bool Q_IN_REGISTERS = true;         // wgmma then reads K alone from shared memory, while TMA writes there
     static constexpr bool PINGPONG = true;               // warpgroups start products in turns: one multiplies, one has its exponentials
+    static constexpr bool SEAMLESS = true;               // an item's last P·V runs beside the next one's first scores
     static constexpr bool PACKED = false;                // PackGQA: rows of several query heads that read the same keys in one tile
 };
 
@@ -47,33 +48,40 @@ struct Preset : Choice {
     // Named barriers: one of each consumer, and one for the turn of each.
     static constexpr int CONSUMER_BARRIER = 1, TURN_BARRIER = CONSUMER_BARRIER + CONSUMERS;
     static_assert(Choice::K_SLOTS >= 2 && Choice::V_SLOTS >= 2, "a tile lands while another is read");
-    static_assert(Choice::ROW_SLOTS >= 2, "a slot is freed when the next item has begun");
+    static_assert(Choice::ROW_SLOTS >= (Choice::SEAMLESS ? 3 : 2), "a slot is freed when the next item, or the one after it, has begun");
     static_assert(!Choice::PINGPONG || CONSUMERS == 2, "two take turns");
     static_assert(!Choice::PACKED || WARPS == 8, "1, 2, 4 or 8 warps have the rows of one head");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512, "a multiprocessor has 64K of them");
 };
 
-// ---- Consumers: the warpgroup number `consumer`, with rows 64 * consumer to 64 * consumer + 63 of each item ----
-
+// Consumers: the warpgroup number `consumer`, with rows 64 * consumer to 64 * consumer + 63 of each item.
 template <class Preset>
 __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename Preset::Shared &smem, int consumer) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     using Element = typename Preset::Element;
     const AttentionParams &params = launch.params;
-    const int lane = threadIdx.x % 32, thread = threadIdx.x % 128, warp = consumer * 4 + thread / 32;
+    const int lane = threadIdx.x % 32, thread = threadIdx.x % 128, warp = threadIdx.x / 32; // consumers come first
     const float scale = params.softmax_scale * attn::LOG2_E, scale_log2[2] = {scale, scale}; // of the thread's two rows
+    float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
+    float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
+    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
+    uint32_t q_frag[Preset::Q_IN_REGISTERS ? HEAD_DIM / attn::WGMMA_K : 1][4]; // of [64, HEAD_DIM]
+    attn::RowState state[2]; // of the thread's two rows
+    float rescale[2];        // the factor for the output so far
 
-    // The slots of the item, of K of the current and of the previous tile, and of V of the previous one.
+    // The slots of the item, of K of the current tile and of the previous one, and of V of the previous one.
     auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
-    auto current = attn::PipelineState<Preset::K_SLOTS>::first(), previous = current;
+    auto current = attn::PipelineState<Preset::K_SLOTS>::first();
+    int previous = 0;
     auto v = attn::PipelineState<Preset::V_SLOTS>::first();
-    const auto release = [&](auto &ring, const auto &pipe) {
-        if (thread == 0) attn::mbarrier_arrive(&ring.empty[pipe.slot]);
+    int unfinished = -1; // the slot of an item of whose last tile there is P, but not yet P·V
+    int stored = -1;     // the slot that O may still be leaving
+    const auto release = [&](auto &ring, int slot) {
+        if (thread == 0) attn::mbarrier_arrive(&ring.empty[slot]);
     };
     const auto meet = [&] { attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer); };
-    // The two warpgroups alternate over all tiles of all items, those that they do not see included.
+    // Two warpgroups alternate over all tiles of all items, those that they do not see included: the other's turn has ended.
     const auto take_turn = [&] {
-        // The other's turn has ended.
         if constexpr (Preset::PINGPONG) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer);
     };
     const auto end_turn = [&] {
@@ -83,46 +91,65 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
         }
     };
     if (consumer == 1) end_turn(); // before its first one: the other begins
+    const auto start_scores = [&] {
+        if constexpr (Preset::Q_IN_REGISTERS) attn::start_qk(s, q_frag, smem.k_tiles[current.slot]);
+        else attn::start_qk(s, smem.row_tiles[rows.slot], consumer * attn::WGMMA_M, smem.k_tiles[current.slot]);
+    };
+    // The current tile's scores, whose K has landed, and P·V of the previous one.
+    const auto start_both = [&] {
+        smem.v.wait_full(v);
+        // Warps that read K of the previous tile on their own have done so.
+        if constexpr (Preset::PINGPONG) take_turn();
+        else meet();
+        start_scores();
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+        end_turn();
+        release(smem.k, previous);
+    };
+    const auto wait_pv = [&] {
+        attn::wgmma_wait<0>(o_acc);
+        release(smem.v, v.slot);
+        v.advance();
+    };
+    // TMA has read O: its slot may be filled again.
+    const auto release_stored = [&] {
+        if (stored >= 0 && attn::elect_one()) {
+            attn::tma_store_wait_read<0>();
+            attn::mbarrier_arrive(&smem.rows.empty[stored]);
+        }
+        stored = -1;
+    };
+    const auto store = [&](int slot, attn::RowState (&of)[2]) {
+        release_stored();
+        start_store<Preset>(launch, smem, slot, warp, lane, o_acc, of, scale);
+        stored = slot;
+    };
+    const auto finish = [&] {
+        smem.v.wait_full(v);
+        // Warps that read K of the last tile on their own have done so.
+        meet();
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+        release(smem.k, previous);
+        wait_pv();
+        store(unfinished, state);
+        unfinished = -1;
+    };
 
 #pragma unroll 1
-    for (int stored = -1;;) { // the slot from which the item before is leaving
+    for (;; rows.advance()) {
         smem.rows.wait_full(rows);
         const Item item = smem.items[rows.slot];
         if (item.key_tiles == Item::NO_MORE) break;
-        auto &tile_of_rows = smem.row_tiles[rows.slot];
-        const int head_q = item.head_of(warp), warp_row = item.row_of(warp);
-        // Declared here, so that nothing of an item is kept in registers until the next.
-        float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
-        float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
-        uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
-        uint32_t q_frag[Preset::Q_IN_REGISTERS ? HEAD_DIM / attn::WGMMA_K : 1][4]; // of [64, HEAD_DIM]
-        int visible[2];          // keys that the thread's two rows see
-        attn::RowState state[2]; // of these rows
-        float rescale[2];        // the factor for the output so far
+        const int warp_row = item.row_of(warp);
+        int visible[2]; // keys that the thread's two rows see
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            visible[half] = attn::visible_keys(params, max(0, warp_row + lane / 4 + half * 8));
-            state[half] = attn::RowState::empty();
-        }
+        for (int half = 0; half < 2; ++half) visible[half] = attn::visible_keys(params, max(0, warp_row + lane / 4 + half * 8));
         // Keys that all rows of the warpgroup see, and those that any of them does.
         const int first_row = item.row_of(consumer * 4), last_row = first_row + min(4, 1 << item.warps_log) * 16 - 1;
         const int visible_to_all = attn::visible_keys(params, max(0, first_row));
         const bool has_rows = last_row >= 0 && first_row < params.seq_q;
         const int visible_to_any = has_rows ? attn::visible_keys(params, min(last_row, params.seq_q - 1)) : 0;
-#pragma unroll
-        for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
- ATTN_PLACES(at, item.batch, head_q, warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
-        // TMA has read O of the item before: the slot may be filled again.
-        const auto release_stored = [&] {
-            if (stored >= 0 && attn::elect_one()) {
-                attn::tma_store_wait_read<0>();
-                attn::mbarrier_arrive(&smem.rows.empty[stored]);
-            }
-        };
-        const auto start_scores = [&] {
-            if constexpr (Preset::Q_IN_REGISTERS) attn::start_qk(s, q_frag, smem.k_tiles[current.slot]);
-            else attn::start_qk(s, tile_of_rows, consumer * attn::WGMMA_M, smem.k_tiles[current.slot]);
-        };
+ ATTN_PLACES(at, item.batch, item.head_of(warp), warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
         const auto mask_and_softmax = [&](int tile) {
             if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
@@ -130,17 +157,65 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
         };
-        // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
-        const auto step = [&](int tile, auto exact) {
-            constexpr bool EXACT = decltype(exact)::value;
+
+        int tile = item.key_tiles - 1;
+        const auto sees_none = [&] { return tile * BLOCK_N >= visible_to_any; }; // of the tile's keys, no row of the warpgroup
+        if (unfinished >= 0 && sees_none()) finish();
+#pragma unroll 1
+        for (; tile >= 0 && sees_none(); --tile, current.advance(), v.advance()) {
+            smem.k.wait_full(current);
             smem.v.wait_full(v);
-            // Warps that read K of the previous tile on their own have done so.
-            if constexpr (Preset::PINGPONG) take_turn();
-            else meet();
-            start_scores();
-            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+            // All warps have seen both phases end: one that came a lap late would wait for ever.
+            meet();
+            release(smem.k, current.slot);
+            release(smem.v, v.slot);
+            take_turn();
             end_turn();
-            release(smem.k, previous);
+        }
+        if (tile < 0) { // the warpgroup's rows, if there are any, see no key
+            state[0] = state[1] = attn::RowState::empty();
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+            store(rows.slot, state);
+            continue;
+        }
+
+        // The first tile. With it goes what is left of the item before.
+        if constexpr (Preset::Q_IN_REGISTERS) {
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
+                attn::ldmatrix_x4(q_frag[i], smem.row_tiles[rows.slot].at(warp * 16 + lane % 16, 2 * i + lane / 16));
+            }
+        }
+        smem.k.wait_full(current);
+        if (Preset::SEAMLESS && unfinished >= 0) {
+            start_both();
+            attn::wgmma_wait<1>(s); // P·V goes on
+            attn::RowState before[2] = {state[0], state[1]};
+            state[0] = state[1] = attn::RowState::empty();
+            mask_and_softmax(tile);
+            wait_pv();
+            store(unfinished, before);
+        } else {
+            take_turn();
+            start_scores();
+            end_turn();
+            release_stored();
+            attn::wgmma_wait<0>(s);
+            state[0] = state[1] = attn::RowState::empty();
+            mask_and_softmax(tile);
+        }
+        attn::round_rows<Element>(p_frag, s);
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+        unfinished = rows.slot;
+        previous = current.slot, current.advance();
+        if (tile > 0) smem.k.wait_full(current);
+
+        // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
+        const auto step = [&](auto exact) {
+            constexpr bool EXACT = decltype(exact)::value;
+            start_both();
             attn::wgmma_wait<1>(s); // P·V goes on
             bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
@@ -150,11 +225,10 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
             auto next = current;
             next.advance();
             if (tile > 0) smem.k.wait_full(next);
-            attn::wgmma_wait<0>(o_acc);
+            wait_pv();
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
-            release(smem.v, v);
             if (!in_range) { // the warp computes its scores again, for new maxima
-                attn::warp_scores(s, tile_of_rows, warp * 16, smem.k_tiles[current.slot]);
+                attn::warp_scores(s, smem.row_tiles[rows.slot], warp * 16, smem.k_tiles[current.slot]);
                 attn::softmax_rows(s, state, scale_log2, rescale);
             }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
@@ -162,82 +236,16 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
             if (EXACT || !in_range) attn::scale_rows(o_acc, rescale);
  ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
             attn::round_rows<Element>(p_frag, s);
-            previous = current, current = next;
-            v.advance();
+            previous = current.slot, current = next;
         };
-
-        int tile = item.key_tiles - 1;
-        // Tiles that no row of the warpgroup sees.
+        // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
 #pragma unroll 1
-        for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, current.advance(), v.advance()) {
-            smem.k.wait_full(current);
-            smem.v.wait_full(v);
-            // All warps have seen both phases end: one that came a lap late would wait for ever.
-            meet();
-            release(smem.k, current);
-            release(smem.v, v);
-            take_turn();
-            end_turn();
-        }
-        if (tile >= 0) {
-            if constexpr (Preset::Q_IN_REGISTERS) {
-#pragma unroll
-                for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
-                    attn::ldmatrix_x4(q_frag[i], tile_of_rows.at(warp * 16 + lane % 16, 2 * i + lane / 16));
-                }
-            }
-            smem.k.wait_full(current);
-            take_turn();
-            start_scores();
-            end_turn();
-            release_stored();
-            attn::wgmma_wait<0>(s);
-            mask_and_softmax(tile);
-            attn::round_rows<Element>(p_frag, s);
-            previous = current, current.advance();
-            if (tile > 0) smem.k.wait_full(current);
-            // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
+        for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(std::true_type{});
 #pragma unroll 1
-            for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
-#pragma unroll 1
-            for (; tile >= 0; --tile) step(tile, std::false_type{});
-            smem.v.wait_full(v);
-            // Warps that read K of the last tile on their own have done so.
-            meet();
-            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
-            release(smem.k, previous);
-            attn::wgmma_wait<0>(o_acc);
- ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
-            release(smem.v, v);
-            v.advance();
-        } else {
-            release_stored();
-        }
-
-        // ---- Epilogue: O takes the place of the warp's rows of Q, and leaves by TMA under the next item ----
-        float factor[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            state[half].template join<4>();
-            factor[half] = state[half].inverse_sum();
-        }
-        attn::scale_rows(o_acc, factor);
-        __syncwarp(); // lanes that read Q have done so
-        attn::store_rows(tile_of_rows, warp * 16, o_acc, lane);
-        // Each lane makes what it wrote visible to TMA, before one of them starts the copies.
-        attn::fence_proxy_async();
-        __syncwarp();
-        if (attn::elect_one()) {
-#pragma unroll
-            for (int box = 0; box < Preset::RowTile::BOXES; ++box) {
-                attn::tma_store(launch.o, tile_of_rows.boxes[box] + warp * 16 * 128, box * 64, warp_row, head_q, item.batch);
-            }
-            attn::tma_store_commit();
-        }
-        if (warp_row >= 0) attn::store_lse_rows(params, item.batch, head_q, warp_row + lane / 4, state, scale, lane);
-        stored = rows.slot;
-        rows.advance();
+        for (; tile >= 0; --tile) step(std::false_type{});
+        if constexpr (!Preset::SEAMLESS) finish();
     }
+    if (unfinished >= 0) finish();
     if (attn::elect_one()) attn::tma_store_wait_read<0>(); // shared memory lives as long as the block
 }
 
@@ -262,33 +270,33 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
 }
 
-// Rows x keys of a tile. What is left of shared memory takes rows further ahead.
+// Rows x keys of a tile.
 template <int HEAD_DIM>
 struct Pingpong128x128 : Defaults {
-    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 2, V_SLOTS = K_SLOTS, ROW_SLOTS = 3;
+    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 2, V_SLOTS = K_SLOTS;
 };
-// Or another tile of K.
+// Items one by one.
 template <int HEAD_DIM>
-struct Ahead128x128 : Defaults {
-    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 5 : 3, V_SLOTS = HEAD_DIM == 64 ? 4 : 2;
+struct Apart128x128 : Pingpong128x128<HEAD_DIM> {
+    static constexpr bool SEAMLESS = false;
 };
 // Without turns.
 template <int HEAD_DIM>
 struct Free128x128 : Pingpong128x128<HEAD_DIM> {
     static constexpr bool PINGPONG = false;
 };
-// With Q in shared memory, whose registers longer tiles take.
+// Longer tiles, which take the registers of Q.
 template <int HEAD_DIM>
 struct Pingpong128x160 : Defaults {
-    static constexpr int BLOCK_N = 160;
-    static constexpr bool Q_IN_REGISTERS = false;
+    static constexpr int BLOCK_N = 160, ROW_SLOTS = 2;
+    static constexpr bool Q_IN_REGISTERS = false, SEAMLESS = false;
 };
-// More warpgroups, with less of the keys each.
+// More warpgroups, with fewer keys each.
 template <int HEAD_DIM>
 struct Wide256x64 : Defaults {
-    static constexpr int CONSUMERS = HEAD_DIM == 64 ? 4 : 3, BLOCK_N = 64;
+    static constexpr int CONSUMERS = HEAD_DIM == 64 ? 4 : 3, BLOCK_N = 64, ROW_SLOTS = 2;
     static constexpr int K_SLOTS = HEAD_DIM == 64 ? 6 : 4, V_SLOTS = K_SLOTS;
-    static constexpr bool Q_IN_REGISTERS = false, PINGPONG = false;
+    static constexpr bool Q_IN_REGISTERS = false, PINGPONG = false, SEAMLESS = false;
 };
 template <int HEAD_DIM>
 struct Packed128x128 : Pingpong128x128<HEAD_DIM> {
@@ -296,7 +304,7 @@ struct Packed128x128 : Pingpong128x128<HEAD_DIM> {
 };
 
 template <class Element, int HEAD_DIM> using Persistent128x128 = Preset<Element, HEAD_DIM, Pingpong128x128<HEAD_DIM>>;
-template <class Element, int HEAD_DIM> using PersistentAhead = Preset<Element, HEAD_DIM, Ahead128x128<HEAD_DIM>>;
+template <class Element, int HEAD_DIM> using PersistentApart = Preset<Element, HEAD_DIM, Apart128x128<HEAD_DIM>>;
 template <class Element, int HEAD_DIM> using PersistentFree = Preset<Element, HEAD_DIM, Free128x128<HEAD_DIM>>;
 template <class Element, int HEAD_DIM> using Persistent128x160 = Preset<Element, HEAD_DIM, Pingpong128x160<HEAD_DIM>>;
 template <class Element, int HEAD_DIM> using Persistent256x64 = Preset<Element, HEAD_DIM, Wide256x64<HEAD_DIM>>;
@@ -305,7 +313,7 @@ template <class Element, int HEAD_DIM> using PackedPersistent = Preset<Element, 
 } // namespace
 
 ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x128, Persistent128x128)
-ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x128_ahead, PersistentAhead)
+ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x128_apart, PersistentApart)
 ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x128_free, PersistentFree)
 ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x160, Persistent128x160)
 ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_256x64, Persistent256x64)
