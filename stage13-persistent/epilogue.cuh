@@ -29,7 +29,7 @@ __device__ __forceinline__ void start_store(const AttentionLaunch &launch, typen
     // Each lane makes what it wrote visible to TMA, before one of them starts the copies.
     attn::fence_proxy_async();
     __syncwarp();
-    if (attn::elect_one()) {
+    if (attn::elect_one() && row >= 0) { // else they are before the sequence's start, and a store must not begin there
 #pragma unroll
         for (int box = 0; box < Preset::RowTile::BOXES; ++box) {
             attn::tma_store(launch.o, tile.boxes[box] + warp * 16 * 128, box * 64, row, head_q, batch);

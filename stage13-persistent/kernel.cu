@@ -160,7 +160,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
 
         int tile = item.key_tiles - 1;
         const auto sees_none = [&] { return tile * BLOCK_N >= visible_to_any; }; // of the tile's keys, no row of the warpgroup
-        if (unfinished >= 0 && sees_none()) finish();
+        if (unfinished >= 0 && (tile < 0 || sees_none())) finish();
 #pragma unroll 1
         for (; tile >= 0 && sees_none(); --tile, current.advance(), v.advance()) {
             smem.k.wait_full(current);

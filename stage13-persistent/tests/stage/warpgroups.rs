@@ -14,11 +14,6 @@ fn no_further_tile_looks_for_maxima() {
 }
 
 #[test]
-fn heads_that_do_not_fill_their_group_are_computed_too() {
-    stage_tests::groups_of_heads(&Persistent, "persistent-128x128", Dtype::F16);
-}
-
-#[test]
 fn rows_that_do_not_fill_an_item_are_those_of_no_other() {
     stage_tests::rows_of_blocks(&Persistent, "persistent-128x128", Dtype::F16);
     stage_tests::rows_of_blocks(&Persistent, "persistent-256x64", Dtype::Bf16);
