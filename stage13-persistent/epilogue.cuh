@@ -23,8 +23,7 @@ __device__ __forceinline__ void start_store(const AttentionLaunch &launch, typen
         factor[half] = state[half].inverse_sum();
     }
     attn::scale_rows(o_acc, factor);
-    auto &tile = smem.row_tiles[slot];
-    __syncwarp(); // lanes that read Q have done so
+    auto &tile = smem.row_tiles[slot]; // lanes that read Q met at a barrier since
     attn::store_rows(tile, warp * 16, o_acc, lane);
     // Each lane makes what it wrote visible to TMA, before one of them starts the copies.
     attn::fence_proxy_async();

@@ -4,7 +4,7 @@
 
 use common::claim::{Base, Claim, Where};
 use common::problem::Problem;
-use common::stage::{Artifacts, Attention, Kernel, Role, StageInfo};
+use common::stage::{Artifacts, Attention, Kernel, Redundant, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -32,7 +32,11 @@ const INFO: StageInfo = StageInfo {
         Claim::by_descriptor("persistent"),
         Claim::by_descriptor("packed"),
     ],
-    redundant: &[],
+    redundant: &[Redundant {
+        family: "packed",
+        site: "const auto meet",
+        reason: "warpgroups that take turns meet there; it is needed where an item is finished before tiles that none of its rows sees",
+    }],
 };
 
 impl Attention for Persistent {
