@@ -23,7 +23,7 @@ __device__ __forceinline__ void start_store(const AttentionLaunch &launch, typen
         factor[half] = state[half].inverse_sum();
     }
     attn::scale_rows(o_acc, factor);
-    auto &tile = smem.row_tiles[slot]; // lanes that read Q met at a barrier since
+    auto &tile = smem.row_tiles[slot];
     attn::store_rows(tile, warp * 16, o_acc, lane);
     // Each lane makes what it wrote visible to TMA, before one of them starts the copies.
     attn::fence_proxy_async();

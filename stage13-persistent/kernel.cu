@@ -17,10 +17,9 @@ struct Defaults {
     static constexpr int CONSUMERS = 2;                  // warpgroups that compute, with 64 rows each; one more loads
     static constexpr int BLOCK_N = 128;                  // keys of a tile
     static constexpr int K_SLOTS = 2, V_SLOTS = 2;       // of the rings
-    static constexpr int ROW_SLOTS = 3;                  // tiles of rows: Q on its way or in use, O on its way out
+    static constexpr int ROW_SLOTS = 2;                  // tiles of rows: Q on its way or in use, O on its way out
     static constexpr bool Q_IN_REGISTERS = true;         // wgmma then reads K alone from shared memory, while TMA writes there
     static constexpr bool PINGPONG = true;               // warpgroups start products in turns: one multiplies, one has its exponentials
-    static constexpr bool SEAMLESS = true;               // an item's last P·V runs beside the next one's first scores
     static constexpr bool PACKED = false;                // PackGQA: rows of several query heads that read the same keys in one tile
 };
 
@@ -45,10 +44,9 @@ struct Preset : Choice {
     // Of a loading and of a computing thread: those of the launch, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : 40;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : 232;
-    // Named barriers: one of each consumer, and one for the turn of each.
-    static constexpr int CONSUMER_BARRIER = 1, TURN_BARRIER = CONSUMER_BARRIER + CONSUMERS;
+    static constexpr int TURN_BARRIER = 1; // and the next: a named barrier for each consumer's turn
     static_assert(Choice::K_SLOTS >= 2 && Choice::V_SLOTS >= 2, "a tile lands while another is read");
-    static_assert(Choice::ROW_SLOTS >= (Choice::SEAMLESS ? 3 : 2), "a slot is freed when the next item, or the one after it, has begun");
+    static_assert(Choice::ROW_SLOTS >= 2, "a slot is freed when the next item has begun");
     static_assert(!Choice::PINGPONG || CONSUMERS == 2, "two take turns");
     static_assert(!Choice::PACKED || WARPS == 8, "1, 2, 4 or 8 warps have the rows of one head");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512, "a multiprocessor has 64K of them");
@@ -60,7 +58,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     using Element = typename Preset::Element;
     const AttentionParams &params = launch.params;
-    const int lane = threadIdx.x % 32, thread = threadIdx.x % 128, warp = threadIdx.x / 32; // consumers come first
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32; // consumers come first
     const float scale = params.softmax_scale * attn::LOG2_E, scale_log2[2] = {scale, scale}; // of the thread's two rows
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
@@ -69,17 +67,15 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
     attn::RowState state[2]; // of the thread's two rows
     float rescale[2];        // the factor for the output so far
 
-    // The slots of the item, of K of the current tile and of the previous one, and of V of the previous one.
+    // The slots of the item, of K of the current tile, and of V of the previous one.
     auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
-    auto current = attn::PipelineState<Preset::K_SLOTS>::first();
-    int previous = 0;
+    auto k = attn::PipelineState<Preset::K_SLOTS>::first();
     auto v = attn::PipelineState<Preset::V_SLOTS>::first();
-    int unfinished = -1; // the slot of an item of whose last tile there is P, but not yet P·V
-    int stored = -1;     // the slot that O may still be leaving
+    int stored = -1; // the slot that O may still be leaving
+    // Each warp frees what it has read. Where it reads K again on its own, it does so before.
     const auto release = [&](auto &ring, int slot) {
-        if (thread == 0) attn::mbarrier_arrive(&ring.empty[slot]);
+        if (attn::elect_one()) attn::mbarrier_arrive(&ring.empty[slot]);
     };
-    const auto meet = [&] { attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer); };
     // Two warpgroups alternate over all tiles of all items, those that they do not see included: the other's turn has ended.
     const auto take_turn = [&] {
         if constexpr (Preset::PINGPONG) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer);
@@ -92,19 +88,8 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
     };
     if (consumer == 1) end_turn(); // before its first one: the other begins
     const auto start_scores = [&] {
-        if constexpr (Preset::Q_IN_REGISTERS) attn::start_qk(s, q_frag, smem.k_tiles[current.slot]);
-        else attn::start_qk(s, smem.row_tiles[rows.slot], consumer * attn::WGMMA_M, smem.k_tiles[current.slot]);
-    };
-    // The current tile's scores, whose K has landed, and P·V of the previous one.
-    const auto start_both = [&] {
-        smem.v.wait_full(v);
-        // Warps that read K of the previous tile on their own have done so.
-        if constexpr (Preset::PINGPONG) take_turn();
-        else meet();
-        start_scores();
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
-        end_turn();
-        release(smem.k, previous);
+        if constexpr (Preset::Q_IN_REGISTERS) attn::start_qk(s, q_frag, smem.k_tiles[k.slot]);
+        else attn::start_qk(s, smem.row_tiles[rows.slot], consumer * attn::WGMMA_M, smem.k_tiles[k.slot]);
     };
     const auto wait_pv = [&] {
         attn::wgmma_wait<0>(o_acc);
@@ -119,20 +104,10 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
         }
         stored = -1;
     };
-    const auto store = [&](int slot, attn::RowState (&of)[2]) {
+    const auto store = [&] {
         release_stored();
-        start_store<Preset>(launch, smem, slot, warp, lane, o_acc, of, scale);
-        stored = slot;
-    };
-    const auto finish = [&] {
-        smem.v.wait_full(v);
-        // Warps that read K of the last tile on their own have done so.
-        meet();
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
-        release(smem.k, previous);
-        wait_pv();
-        store(unfinished, state);
-        unfinished = -1;
+        start_store<Preset>(launch, smem, rows.slot, warp, lane, o_acc, state, scale);
+        stored = rows.slot;
     };
 
 #pragma unroll 1
@@ -158,77 +133,68 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
         };
 
+        // Tiles that no row of the warpgroup sees.
         int tile = item.key_tiles - 1;
-        const auto sees_none = [&] { return tile * BLOCK_N >= visible_to_any; }; // of the tile's keys, no row of the warpgroup
-        if (unfinished >= 0 && (tile < 0 || sees_none())) finish();
 #pragma unroll 1
-        for (; tile >= 0 && sees_none(); --tile, current.advance(), v.advance()) {
-            smem.k.wait_full(current);
+        for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, k.advance(), v.advance()) {
+            smem.k.wait_full(k);
             smem.v.wait_full(v);
-            // All warps have seen both phases end: one that came a lap late would wait for ever.
-            meet();
-            release(smem.k, current.slot);
+            release(smem.k, k.slot);
             release(smem.v, v.slot);
             take_turn();
             end_turn();
         }
-        if (tile < 0) { // the warpgroup's rows, if there are any, see no key
-            state[0] = state[1] = attn::RowState::empty();
 #pragma unroll
-            for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-            store(rows.slot, state);
+        for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+        state[0] = state[1] = attn::RowState::empty();
+        if (tile < 0) { // the warpgroup's rows, if there are any, see no key
+            store();
             continue;
         }
 
-        // The first tile. With it goes what is left of the item before.
+        // P of the first tile.
         if constexpr (Preset::Q_IN_REGISTERS) {
 #pragma unroll
             for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
                 attn::ldmatrix_x4(q_frag[i], smem.row_tiles[rows.slot].at(warp * 16 + lane % 16, 2 * i + lane / 16));
             }
         }
-        smem.k.wait_full(current);
-        if (Preset::SEAMLESS && unfinished >= 0) {
-            start_both();
-            attn::wgmma_wait<1>(s); // P·V goes on
-            attn::RowState before[2] = {state[0], state[1]};
-            state[0] = state[1] = attn::RowState::empty();
-            mask_and_softmax(tile);
-            wait_pv();
-            store(unfinished, before);
-        } else {
-            take_turn();
-            start_scores();
-            end_turn();
-            release_stored();
-            attn::wgmma_wait<0>(s);
-            state[0] = state[1] = attn::RowState::empty();
-            mask_and_softmax(tile);
-        }
+        smem.k.wait_full(k);
+        take_turn();
+        start_scores();
+        end_turn();
+        release_stored();
+        attn::wgmma_wait<0>(s);
+        release(smem.k, k.slot);
+        mask_and_softmax(tile);
         attn::round_rows<Element>(p_frag, s);
-#pragma unroll
-        for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-        unfinished = rows.slot;
-        previous = current.slot, current.advance();
-        if (tile > 0) smem.k.wait_full(current);
+        k.advance();
+        if (tile > 0) smem.k.wait_full(k);
 
         // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
         const auto step = [&](auto exact) {
             constexpr bool EXACT = decltype(exact)::value;
-            start_both();
+            smem.v.wait_full(v);
+            take_turn();
+            start_scores();
+            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+            end_turn();
             attn::wgmma_wait<1>(s); // P·V goes on
             bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
             if constexpr (EXACT) mask_and_softmax(tile);
             else in_range = attn::exponentials_of_rows(s, state, scale_log2);
+            // As early as can be: the loader is never more than a tile ahead of the slower warpgroup.
+            if (in_range) release(smem.k, k.slot);
             // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
-            auto next = current;
+            auto next = k;
             next.advance();
             if (tile > 0) smem.k.wait_full(next);
             wait_pv();
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
             if (!in_range) { // the warp computes its scores again, for new maxima
-                attn::warp_scores(s, smem.row_tiles[rows.slot], warp * 16, smem.k_tiles[current.slot]);
+                attn::warp_scores(s, smem.row_tiles[rows.slot], warp * 16, smem.k_tiles[k.slot]);
+                release(smem.k, k.slot);
                 attn::softmax_rows(s, state, scale_log2, rescale);
             }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
@@ -236,16 +202,20 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
             if (EXACT || !in_range) attn::scale_rows(o_acc, rescale);
  ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
             attn::round_rows<Element>(p_frag, s);
-            previous = current.slot, current = next;
+            k = next;
         };
         // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
 #pragma unroll 1
         for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(std::true_type{});
 #pragma unroll 1
         for (; tile >= 0; --tile) step(std::false_type{});
-        if constexpr (!Preset::SEAMLESS) finish();
+
+        // P·V of the last tile.
+        smem.v.wait_full(v);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+        wait_pv();
+        store();
     }
-    if (unfinished >= 0) finish();
     if (attn::elect_one()) attn::tma_store_wait_read<0>(); // shared memory lives as long as the block
 }
 
@@ -255,8 +225,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) {
         smem.rows.init(Preset::WARPS); // each stores its own
-        smem.k.init(Preset::CONSUMERS);
-        smem.v.init(Preset::CONSUMERS);
+        smem.k.init(Preset::WARPS);
+        smem.v.init(Preset::WARPS);
         attn::fence_mbarrier_init();
     }
     // The barriers are initialised.
@@ -273,48 +243,26 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 // Rows x keys of a tile.
 template <int HEAD_DIM>
 struct Pingpong128x128 : Defaults {
-    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 2, V_SLOTS = K_SLOTS;
-};
-// Items one by one.
-template <int HEAD_DIM>
-struct Apart128x128 : Pingpong128x128<HEAD_DIM> {
-    static constexpr bool SEAMLESS = false;
-};
-// Without turns.
-template <int HEAD_DIM>
-struct Free128x128 : Pingpong128x128<HEAD_DIM> {
-    static constexpr bool PINGPONG = false;
-};
-// Longer tiles, which take the registers of Q.
-template <int HEAD_DIM>
-struct Pingpong128x160 : Defaults {
-    static constexpr int BLOCK_N = 160, ROW_SLOTS = 2;
-    static constexpr bool Q_IN_REGISTERS = false, SEAMLESS = false;
-};
-// More warpgroups, with fewer keys each.
-template <int HEAD_DIM>
-struct Wide256x64 : Defaults {
-    static constexpr int CONSUMERS = HEAD_DIM == 64 ? 4 : 3, BLOCK_N = 64, ROW_SLOTS = 2;
-    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 6 : 4, V_SLOTS = K_SLOTS;
-    static constexpr bool Q_IN_REGISTERS = false, PINGPONG = false, SEAMLESS = false;
+    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 3, V_SLOTS = HEAD_DIM == 64 ? 4 : 2;
 };
 template <int HEAD_DIM>
 struct Packed128x128 : Pingpong128x128<HEAD_DIM> {
     static constexpr bool PACKED = true;
 };
+// More warpgroups, with fewer keys each, and no turns. They need the registers of Q.
+template <int HEAD_DIM>
+struct Wide256x64 : Defaults {
+    static constexpr int CONSUMERS = HEAD_DIM == 64 ? 4 : 3, BLOCK_N = 64;
+    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 6 : 4, V_SLOTS = K_SLOTS;
+    static constexpr bool Q_IN_REGISTERS = false, PINGPONG = false;
+};
 
 template <class Element, int HEAD_DIM> using Persistent128x128 = Preset<Element, HEAD_DIM, Pingpong128x128<HEAD_DIM>>;
-template <class Element, int HEAD_DIM> using PersistentApart = Preset<Element, HEAD_DIM, Apart128x128<HEAD_DIM>>;
-template <class Element, int HEAD_DIM> using PersistentFree = Preset<Element, HEAD_DIM, Free128x128<HEAD_DIM>>;
-template <class Element, int HEAD_DIM> using Persistent128x160 = Preset<Element, HEAD_DIM, Pingpong128x160<HEAD_DIM>>;
 template <class Element, int HEAD_DIM> using Persistent256x64 = Preset<Element, HEAD_DIM, Wide256x64<HEAD_DIM>>;
 template <class Element, int HEAD_DIM> using PackedPersistent = Preset<Element, HEAD_DIM, Packed128x128<HEAD_DIM>>;
 
 } // namespace
 
-ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x128, Persistent128x128)
-ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x128_apart, PersistentApart)
-ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x128_free, PersistentFree)
-ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x160, Persistent128x160)
 ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_256x64, Persistent256x64)
+ATTN_MAPPED_HALVES_VARIANT(persistent, persistent_128x128, Persistent128x128)
 ATTN_MAPPED_HALVES_VARIANT(packed, packed_128x128, PackedPersistent)

@@ -13,7 +13,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage10_fp8::Fp8,
     &stage11_spread::Spread,
     &stage12_decode::Decode,
-    &stage13_shares::Shares,
+    &stage13_persistent::Persistent,
 ];
 
 /// The files of `choice/`.

@@ -296,7 +296,7 @@ pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
     const BOTH: &[Mask] = &Mask::ALL;
     const FULL: &[Mask] = &[Mask::Full];
     const CAUSAL: &[Mask] = &[Mask::Causal];
-    let shapes: [(&str, Kind, &[Mask], &str); 25] = [
+    let shapes: [(&str, Kind, &[Mask], &str); 34] = [
         ("small", Small, BOTH, "1x1x32x64"),
         ("mission", Small, BOTH, "1x8x512x64"),
         ("mission_b2", Small, BOTH, "2x8x512x64"),
@@ -314,10 +314,19 @@ pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
         ("vit_197", Everyday, FULL, "32x12x197x64"),
         ("bert_128", Everyday, FULL, "32x16x128x64"),
         ("cross_77", Everyday, FULL, "2x10x4096:77x64"),
+        ("encoder_512", Everyday, FULL, "8x12x512x64"),
+        ("unet_1024", Everyday, FULL, "2x20x1024x64"),
+        ("prompt_128", Everyday, CAUSAL, "16x32:8x128x128"),
+        ("prefill_512", Everyday, CAUSAL, "8x32:8x512x128"),
+        ("prefill_2k", Everyday, CAUSAL, "1x32:8x2048x128"),
+        ("prefill_3k_g7", Everyday, CAUSAL, "1x28:4x3000x128"),
         ("prefill_4k_g4", Everyday, CAUSAL, "1x32:8x4096x128"),
         ("prefill_2k_mqa", Everyday, CAUSAL, "1x32:1x2048x128"),
         ("chunk", Everyday, CAUSAL, "1x32:8x512:8192x128"),
+        ("chunk_2k", Everyday, CAUSAL, "1x32:8x2048:8192x128"),
         ("chunk_64", Everyday, CAUSAL, "8x32:8x64:8192x128"),
+        ("cross_512", Everyday, FULL, "1x40x14040:512x128"),
+        ("video_14k", Everyday, FULL, "1x40x14040x128"),
         ("decode_1k", Decode, FULL, "8x32:8x1:1024x128"),
         ("decode_8k", Decode, FULL, "8x32:8x1:8192x128"),
         ("decode_128k", Decode, FULL, "1x32:8x1:131072x128"),

@@ -28,7 +28,6 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage10_fp8::Fp8,
     &stage11_spread::Spread,
     &stage12_decode::Decode,
-    &stage13_shares::Shares,
     &stage13_persistent::Persistent,
 ];
 
@@ -42,7 +41,7 @@ const LIBRARY: [&str; 9] = [
     "stage10-fp8",
     "stage11-spread",
     "stage12-decode",
-    "stage13-shares",
+    "stage13-persistent",
 ];
 
 /// The folder of the library's choices, by GPU model, in the workspace.

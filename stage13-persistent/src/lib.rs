@@ -2,9 +2,10 @@
 //! tile's Q, K and V arrive, and the last one's O leaves, while the tensor cores work. In the family `packed` the rows of a tile
 //! are those of several query heads that read the same keys.
 
-use common::claim::{Base, Claim, Where};
-use common::problem::Problem;
-use common::stage::{Artifacts, Attention, Kernel, Redundant, Role, StageInfo};
+use common::claim::{Base, Claim, Relation, Where};
+use common::metric::Metric;
+use common::problem::{Dtype, Mask, Problem};
+use common::stage::{Artifacts, Attention, Kernel, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -17,26 +18,54 @@ const SPREAD: Base = Base {
     family: "spread",
 };
 
+/// The same turns and packed rows, with a block for each tile of rows.
+const OVERLAP_PACKED: Base = Base {
+    stage: "stage8-overlap",
+    family: "overlap-packed",
+};
+
+/// Prefill and cross attention of models with 128 columns a head.
+const PREFILL: &[Where] = &[
+    Where::new("prompt_128", Dtype::Bf16, Mask::Causal),
+    Where::new("prefill_512", Dtype::Bf16, Mask::Causal),
+    Where::new("prefill_2k", Dtype::Bf16, Mask::Causal),
+    Where::new("prefill_3k_g7", Dtype::Bf16, Mask::Causal),
+    Where::new("chunk_2k", Dtype::Bf16, Mask::Causal),
+    Where::new("cross_512", Dtype::Bf16, Mask::Full),
+    Where::new("video_14k", Dtype::Bf16, Mask::Full),
+];
+const MISSION: &[Where] = &[Where::new("mission", Dtype::F16, Mask::Full)];
+const PROMPTS: &[Where] = &[Where::new("prompt_128", Dtype::Bf16, Mask::Causal)];
+const CHUNK_64: &[Where] = &[Where::new("chunk_64", Dtype::Bf16, Mask::Causal)];
+
 /// The most query heads whose rows a tile of eight warps has, 16 for each warp.
 const MOST_HEADS_LOG: u32 = 3;
 
 const INFO: StageInfo = StageInfo {
     id: "stage13-persistent",
-    idea: "blocks that stay and take tiles of rows from a schedule, the next one's copies under this one's products",
+    idea: "blocks that stay and take tiles of rows from a schedule, the next one's copies under \
+           this one's products",
     predecessor: Some("stage11-spread"),
     role: Role::Rung,
-    default_variant: "persistent-128x128",
+    default_variant: "persistent-256x64",
     claims: &[
+        Claim::faster_on("persistent", SPREAD, PREFILL, 1.0),
+        Claim::faster_on("persistent", SPREAD, PROMPTS, 1.3),
         Claim::faster_on("persistent", SPREAD, &Where::f16("big_wide"), 1.02),
+        Claim::faster_on("persistent", SPREAD, &Where::bf16("big_wide"), 1.02),
+        Claim::over_peers("persistent", PREFILL, 1.0),
         Claim::over_peers("persistent", &Where::f16("big_wide"), 1.0),
-        Claim::by_descriptor("persistent"),
-        Claim::by_descriptor("packed"),
+        Claim::over_peers("persistent", &Where::bf16("big_wide"), 1.0),
+        Claim::faster_on("packed", OVERLAP_PACKED, CHUNK_64, 1.0),
+        Claim {
+            family: "persistent",
+            metrics: &[Metric::TensorMacs],
+            relation: Relation::equal_to(SPREAD),
+            on: MISSION,
+            why: "the same work, by blocks that stay",
+        },
     ],
-    redundant: &[Redundant {
-        family: "packed",
-        site: "const auto meet",
-        reason: "warpgroups that take turns meet there; it is needed where an item is finished before tiles that none of its rows sees",
-    }],
+    redundant: &[],
 };
 
 impl Attention for Persistent {

@@ -148,7 +148,7 @@ mod tests {
         let lines = gpu.lines();
         assert_eq!(lines.len(), 1, "{lines:#?}");
         assert!(lines[0].starts_with("runs: stage0-scalar, "), "{lines:#?}");
-        assert!(lines[0].contains("stage13-shares"), "{lines:#?}");
+        assert!(lines[0].contains("stage13-persistent"), "{lines:#?}");
     }
 
     #[test]
