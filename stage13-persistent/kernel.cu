@@ -72,7 +72,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
     auto k = attn::PipelineState<Preset::K_SLOTS>::first();
     auto v = attn::PipelineState<Preset::V_SLOTS>::first();
     int stored = -1; // the slot that O may still be leaving
-    // Each warp frees what it has read. Where it reads K again on its own, it does so before.
+    // Each warp frees what it has read.
     const auto release = [&](auto &ring, int slot) {
         if (attn::elect_one()) attn::mbarrier_arrive(&ring.empty[slot]);
     };
@@ -184,7 +184,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
             if constexpr (EXACT) mask_and_softmax(tile);
             else in_range = attn::exponentials_of_rows(s, state, scale_log2);
-            // As early as can be: the loader is never more than a tile ahead of the slower warpgroup.
+            // Here and not at the next product, which may have to wait for its turn: the loader has a slot or two ahead of it.
             if (in_range) release(smem.k, k.slot);
             // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
             auto next = k;
@@ -194,6 +194,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
             if (!in_range) { // the warp computes its scores again, for new maxima
                 attn::warp_scores(s, smem.row_tiles[rows.slot], warp * 16, smem.k_tiles[k.slot]);
+                __syncwarp(); // all lanes have read K, and Q, which O takes the place of
                 release(smem.k, k.slot);
                 attn::softmax_rows(s, state, scale_log2, rescale);
             }
