@@ -444,6 +444,7 @@ fn a_branch_has_its_own_table_and_problem() {
     let row = "| small grids | stage1-cpasync | K and V copied one tile ahead | \
                mission f16 full, 1x8x512x64 | 15.0 |";
     assert!(branches.contains(row), "{page}");
+    assert!(branches.contains("| 1.33x over stage0 (1.10) |"), "{page}");
 }
 
 const MISSED_GOAL: &str = "+ attention-ladder | : regret | draw | regret_mean 1.01 | \

@@ -5,13 +5,13 @@ use crate::document::Cell;
 use crate::judge::claims::{self, Claimed};
 use crate::judge::verdict::Report;
 use crate::pages::cells::short_ratio;
-use crate::table::{ProblemPlace, Relation, Row, StageMeta};
+use crate::table::{ProblemPlace, Relation, Role, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::verdict::Verdict;
 
 /// The gain of a stage on a problem, and its claim there.
 pub struct Gain<'a> {
-    /// The stage that the gain is over, if it is not the predecessor.
+    /// The stage that the gain is over, unless a table has it in the row above.
     over: Option<&'a str>,
     pub measured: Option<&'a Row>,
     pub claim: Option<&'a Claimed>,
@@ -30,11 +30,15 @@ pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &ProblemPlace)
             .and_then(|id| view.stage(id))
             .and_then(|base| claims::fastest_pair(view, stage, base, place)),
     };
+    let measured = pair.filter(|row| row.failure().is_none() && !view.is_stale(row));
+    let base = match claim {
+        Some(claim) => Some(claim.base),
+        None => measured.and_then(Row::base).map(Subject::stage),
+    };
+    let is_rung = stage.role == Role::Rung;
     Gain {
-        over: claim
-            .map(|claim| claim.base)
-            .filter(|base| Some(*base) != predecessor),
-        measured: pair.filter(|row| row.failure().is_none() && !view.is_stale(row)),
+        over: base.filter(|base| !is_rung || Some(*base) != predecessor),
+        measured,
         claim: claim.map(|claim| claim.claimed),
     }
 }
@@ -76,8 +80,8 @@ impl Gain<'_> {
         self.measured?.value(Metric::SpeedupP50)
     }
 
-    /// Returns `1.08x (1.10 ✗)`, `1.11x over stage6 (1.03)`, `0.80x`; nothing if it was neither
-    /// claimed nor measured.
+    /// Returns `1.08x (1.10 ✗)`, `0.80x`, of a branch `1.11x over stage6 (1.03)`; nothing if it was
+    /// neither claimed nor measured.
     pub fn cell(&self) -> Cell {
         let mut words = Vec::new();
         words.extend(self.ratio().map(short_ratio));
