@@ -245,7 +245,7 @@ pub fn timed<'a>(
 }
 
 /// Returns the regime of the main path's times at the large problem, if there are any.
-fn regime_at_large(report: &Report<'_>) -> Option<Regime> {
+pub fn regime_at_large(report: &Report<'_>) -> Option<Regime> {
     let mut latest = None;
     for stage in shown_stages(report) {
         if stage.role == Role::Rung {

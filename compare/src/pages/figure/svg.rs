@@ -60,7 +60,7 @@ impl Unit {
     }
 }
 
-/// A line across the bars.
+/// A value that bars are compared with: a tick across each of them, where no text is.
 pub struct Mark {
     pub value: f64,
     pub text: &'static str,
@@ -110,12 +110,12 @@ impl Label {
 }
 
 /// A filled rectangle.
-struct Bar {
+pub struct Bar {
     class: &'static str,
     x: f64,
-    y: f64,
+    pub y: f64,
     width: f64,
-    height: f64,
+    pub height: f64,
 }
 
 impl Bar {
@@ -175,29 +175,22 @@ impl Chart {
         labels
     }
 
-    fn bars(&self, top: f64) -> Vec<Bar> {
+    pub fn bars(&self, top: f64) -> Vec<Bar> {
         let scale = WIDTH / self.largest();
         let bottom = top + self.height() - 24.0;
         let mut bars = Vec::new();
         for (index, line) in self.lines.iter().enumerate() {
+            let y = top + TITLES + STEP * index as f64 + 19.0;
             if let Some(value) = line.value {
                 bars.push(Bar {
                     class: "bar",
                     x: 0.0,
-                    y: top + TITLES + STEP * index as f64 + 19.0,
+                    y,
                     width: scale * value,
                     height: 6.0,
                 });
             }
-        }
-        if let Some(mark) = &self.mark {
-            bars.push(Bar {
-                class: "mark",
-                x: scale * mark.value,
-                y: top + TITLES,
-                width: 1.0,
-                height: bottom - top - TITLES,
-            });
+            bars.extend(self.tick(scale, y - 2.0));
         }
         bars.push(Bar {
             class: "axis",
@@ -206,7 +199,19 @@ impl Chart {
             width: WIDTH,
             height: 1.0,
         });
+        bars.extend(self.tick(scale, bottom - 5.0));
         bars
+    }
+
+    fn tick(&self, scale: f64, y: f64) -> Option<Bar> {
+        let mark = self.mark.as_ref()?;
+        Some(Bar {
+            class: "mark",
+            x: scale * mark.value,
+            y,
+            width: 2.0,
+            height: 10.0,
+        })
     }
 }
 

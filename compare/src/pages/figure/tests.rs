@@ -52,6 +52,10 @@ fn peers_are_drawn_by_kind_and_type_with_a_line_where_both_are_level() {
     shows(against_peers, &run, &large);
 }
 
+/// How far the characters of that font reach below and above the line that they stand on.
+const DESCENT: f64 = 3.0;
+const ASCENT: f64 = 10.0;
+
 /// The left and the right end of a label.
 struct Span {
     left: f64,
@@ -80,6 +84,13 @@ fn no_text_reaches_into_another_or_out_of_the_picture() {
     charts.push(peers_chart(&report));
     for chart in charts {
         let labels = chart.labels(0.0);
+        for bar in chart.bars(0.0) {
+            for label in &labels {
+                let is_below = bar.y >= label.y + DESCENT;
+                let is_above = bar.y + bar.height <= label.y - ASCENT;
+                assert!(is_below || is_above, "{}: {}", label.text, bar.y);
+            }
+        }
         for (index, label) in labels.iter().enumerate() {
             let span = Span::of(label);
             assert!(span.left >= 0.0, "{}: {}", label.text, span.left);
