@@ -107,7 +107,8 @@ impl fmt::Display for Regret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} on average (goal {MEAN_GOAL:.2} {}), {} at worst (goal {WORST_GOAL:.2} {}: {})",
+            "{} on average (goal {MEAN_GOAL:.2} {}), {} at worst (goal {WORST_GOAL:.2} {}; \
+             chosen, then fastest: {})",
             self.mean_ratio(),
             mark(self.mean <= MEAN_GOAL),
             self.worst_ratio(),
