@@ -87,11 +87,25 @@ impl Table {
                 is_filled[column] |= !cell.is_blank();
             }
         }
-        retain_columns(&mut self.columns, &is_filled);
-        for row in &mut self.rows {
-            retain_columns(row, &is_filled);
-        }
+        self.retain_columns(&is_filled);
         self
+    }
+
+    /// Returns the table without the columns of these titles.
+    pub fn without(mut self, titles: &[&str]) -> Self {
+        let mut is_kept = Vec::new();
+        for title in &self.columns {
+            is_kept.push(!titles.contains(&title.as_str()));
+        }
+        self.retain_columns(&is_kept);
+        self
+    }
+
+    fn retain_columns(&mut self, is_kept: &[bool]) {
+        retain_columns(&mut self.columns, is_kept);
+        for row in &mut self.rows {
+            retain_columns(row, is_kept);
+        }
     }
 
     /// Whether the column holds figures and nothing else: these are aligned right.

@@ -27,6 +27,9 @@ use common::timing::Regime;
 /// The problem of the second half of the main path: a grid that fills any GPU.
 const LARGE: &str = "big";
 
+/// The columns that the README leaves to COMPARE.md: with them its tables are wider than a window.
+const POWER_COLUMNS: [&str; 3] = ["SM MHz", "W", "mJ per call"];
+
 /// Returns a row for each stage that a run ran, for a terminal.
 pub fn ladder(report: &Report<'_>) -> Table {
     let mut rows = Vec::new();
@@ -100,6 +103,12 @@ pub fn places(stage: &StageMeta) -> Vec<ProblemPlace> {
 /// Returns the tables of the main path and of the branches, under their titles, and what their
 /// figures are.
 pub fn tables(report: &Report<'_>, heading: impl Fn(String) -> Block) -> Vec<Block> {
+    let mut blocks = stage_tables(report, heading);
+    blocks.extend(about(report));
+    blocks
+}
+
+fn stage_tables(report: &Report<'_>, heading: impl Fn(String) -> Block) -> Vec<Block> {
     let (rungs, branches): (Vec<&StageMeta>, Vec<&StageMeta>) =
         shown_stages(report).partition(|stage| stage.role == Role::Rung);
     // Branches of one purpose stand together.
@@ -109,9 +118,7 @@ pub fn tables(report: &Report<'_>, heading: impl Fn(String) -> Block) -> Vec<Blo
         Titled::new("Main path", stages_table(report, rungs)),
         Titled::new("Branches", stages_table(report, branches_in_order)),
     ];
-    let mut blocks = sections(heading, parts);
-    blocks.extend(about(report));
-    blocks
+    sections(heading, parts)
 }
 
 fn stages_table<'a>(
@@ -314,7 +321,8 @@ fn rate(view: &View<'_>, row: &Row, unit: &str) -> Option<String> {
         words += &format!(" {unit}");
     }
     if let Some(share) = share_of_ceiling(view, place, per_second) {
-        words += &format!(" ({share:.0} %)");
+        // No line ends before the percent sign.
+        words += &format!(" ({share:.0}\u{a0}%)");
     }
     Some(words)
 }
@@ -348,16 +356,25 @@ pub fn rate_of(place: &ProblemPlace, us: f64) -> Option<f64> {
 /// Returns what the figures of the tables are, the sessions that they are from, and the command
 /// that fills empty cells; nothing where there is no figure.
 pub fn about(report: &Report<'_>) -> Option<Block> {
+    explained(report, about_times)
+}
+
+/// Returns what `about_times` says of the sessions' figures, and what is not shown.
+fn explained(
+    report: &Report<'_>,
+    about_times: fn(&Report<'_>, &[String]) -> String,
+) -> Option<Block> {
     let mut sentences = Vec::new();
     let sessions = sessions_of_figures(report);
     if !sessions.is_empty() {
         sentences.push(about_times(report, &sessions));
-        if let Some(command) = gap(report) {
-            sentences.push(format!(
+        sentences.push(match gap(report) {
+            Some(command) => format!(
                 "An empty cell is the first row or was not measured: on a GPU `{command}` \
                  measures it."
-            ));
-        }
+            ),
+            None => "An empty cell is the first row or was not measured.".to_string(),
+        });
     }
     for stage in shown_stages(report) {
         sentences.extend(withheld(report, stage));
@@ -384,13 +401,28 @@ fn about_times(report: &Report<'_>, sessions: &[String]) -> String {
     format!(
         "Times are of one kernel alone on an {}: device time of one launch in a CUDA graph, full \
          mask, f16 or the type named, with the SM clock meanwhile.{} A gain is the time of the \
-         stage before / this one's, the two timed in turn (A B B A); it is not the quotient of \
-         times alone where the GPU is at its power limit. In parentheses what was claimed before \
-         it was measured: ✗ refuted, ? undecided. Shares are of an 8192 × 8192 × 8192 f16 matrix \
+         stage before, or named, / this one's, the two timed in turn (A B B A); it is not the \
+         quotient of times alone where the GPU is at its power limit. In parentheses what was \
+         claimed before it was measured: ✗ refuted, ? undecided. Shares are of an 8192 × 8192 × 8192 f16 matrix \
          product, at decode of a copy. Sessions {}.",
         report.view.gpu().unwrap_or("no GPU"),
         regime_in_words(report),
         sessions.join(", ")
+    )
+}
+
+/// Returns what a reader needs for the README's tables; COMPARE.md has the rest.
+fn about_times_in_short(report: &Report<'_>, _sessions: &[String]) -> String {
+    let regime = match regime_at_large(report) {
+        Some(Regime::Sustained) => ", at big sustained at the power limit",
+        Some(Regime::Burst) | None => "",
+    };
+    format!(
+        "Times are of one kernel alone on an {}, full mask, f16 or the type named{regime}. A gain \
+         is the time of the stage before, or named, / this one's, the two timed in turn, with the \
+         claim made before it in parentheses: ✗ refuted, ? undecided. Shares are of a large \
+         matrix product, at decode of a copy. Clocks, power and sessions: COMPARE.md.",
+        report.view.gpu().unwrap_or("no GPU")
     )
 }
 
@@ -494,7 +526,13 @@ fn time_beside_peer(view: &View<'_>, problem: &Problem<'_>) -> Option<String> {
 pub fn readme(report: &Report<'_>) -> Vec<Block> {
     let mut blocks = Vec::new();
     blocks.extend(headline(report).map(Block::strong));
-    blocks.extend(tables(report, Block::strong));
+    for block in stage_tables(report, Block::strong) {
+        blocks.push(match block {
+            Block::Table(table) => Block::Table(table.without(&POWER_COLUMNS)),
+            other => other,
+        });
+    }
+    blocks.extend(explained(report, about_times_in_short));
     if let Some(score) = score(&report.view) {
         let text = Text::from("Against PyTorch, cuDNN and FlashAttention-3 and -4: ")
             .strong(score)

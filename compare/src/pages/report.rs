@@ -424,9 +424,7 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
 }
 
 fn about_peers(report: &Report<'_>, problems: &[Problem<'_>]) -> String {
-    let sessions = problems
-        .iter()
-        .map(|problem| format!("`{}`", problem.ours.session));
+    let sessions = distinct(problems.iter().map(|problem| &problem.ours.session));
     let is_any_sustained = problems
         .iter()
         .any(|problem| problem.ours.regime() == Regime::Sustained);
@@ -445,8 +443,9 @@ fn about_peers(report: &Report<'_>, problems: &[Problem<'_>]) -> String {
     format!(
         "Times in µs, of the fastest of ours (stage) and of peers in turn (A B B A). A \
          kernel that draws much power borrows headroom: these are not the times \
-         above.{sustained} {library}Intervals: `compare show peers`. Sessions {}.",
-        joined(distinct(sessions), ", ")
+         above.{sustained} {library}Intervals: `compare show peers`. From {}, which the table's \
+         rows name.",
+        count(sessions.len(), "session", "sessions")
     )
 }
 

@@ -461,7 +461,7 @@ fn a_missed_goal_of_the_choice_is_in_the_verdict_of_every_page() {
                  first 1.275x at worst";
     assert!(page.starts_with(start), "{page}");
     for part in [
-        "1.275x at worst (goal 1.10 ✗: there)",
+        "1.275x at worst (goal 1.10 ✗; chosen, then fastest: there)",
         "`compare --random-problems 160 --backend cuda`",
     ] {
         assert!(page.contains(part), "{part}: {page}");
