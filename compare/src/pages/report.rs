@@ -9,7 +9,7 @@ use crate::judge::best;
 use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
 use crate::judge::gaps;
-use crate::judge::list::{count, distinct, grouped, joined, tallied};
+use crate::judge::list::{count, distinct, grouped, tallied};
 use crate::judge::peers::{self, Problem, Rival};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{NOTHING, Report, counts};

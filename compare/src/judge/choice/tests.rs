@@ -443,7 +443,10 @@ fn a_wrong_choice_is_named_and_fails() {
     assert_eq!(regret.problems, 60, "{regret}");
     assert!(regret.worst > regret.mean, "{regret}");
     let text = regret.to_string();
-    assert!(text.contains("(goal 1.10 ✗; chosen, then fastest: "), "{text}");
+    assert!(
+        text.contains("(goal 1.10 ✗; chosen, then fastest: "),
+        "{text}"
+    );
     assert!(text.contains(" µs, stage7-wgmma/"), "{text}");
 }
 
