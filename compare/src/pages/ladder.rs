@@ -169,10 +169,10 @@ fn rung_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
         "gain (claimed)" => gain(report, stage, &small).cell(),
         format!("µs at {}", with_extents(LARGE)) => time(report, stage, &large),
         "TFLOP/s (share)" => or_empty(at_large.and_then(|row| rate(view, row, ""))),
+        "gain there (claimed)" => gain(report, stage, &large).cell(),
         "SM MHz" => or_empty(at_large.and_then(clock)),
         "W" => or_empty(at_large.and_then(power)),
         "mJ per call" => or_empty(at_large.and_then(energy)),
-        "gain there (claimed)" => gain(report, stage, &large).cell(),
     }
 }
 
