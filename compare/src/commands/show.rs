@@ -20,7 +20,8 @@ const EXAMPLES: &str = "\
 Examples:
   compare show                                  the names of stages, variants, shapes, input \
 families and parts
-  compare show --stage 5                        gates, latencies and claims of stage 5
+  compare show --stage 5                        its row of the ladder, gates, \
+latencies and claims
   compare show resources --stages 3             registers, shared memory, blocks per SM and the \
 main loop's instructions
   compare show shared --stage 5                 the buffers of its shared memory

@@ -6,12 +6,12 @@ mod measured;
 use super::blocks::{Titled, bullets, claims_table, or_sentence, sections, table_block};
 use super::cells::{or_dash, ratio_cell, us_cell};
 use super::words::short_name;
-use super::{report, self_test, shared};
+use super::{ladder, report, self_test, shared};
 use crate::document::{Block, Table, TableRow, Text, row};
 use crate::judge::claims::Claimed;
 use crate::judge::targets::{Target, targets};
 use crate::judge::verdict::Report;
-use crate::table::Source;
+use crate::table::{Session, Source};
 use clap::ValueEnum;
 use common::metric::Metric;
 
@@ -59,8 +59,8 @@ pub struct Asked<'a> {
     pub shared: Vec<TableRow>,
 }
 
-/// Returns the parts asked for, of the stages named or of all. Without parts it returns
-/// [`PARTS_OF_STAGES`]; without stages either, the summary.
+/// Returns the parts asked for, of the stages named or of all. Without parts it returns the
+/// ladder's rows and [`PARTS_OF_STAGES`]; without stages either, the summary.
 pub fn document(report: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
     let verdict = Block::strong(report::verdict(report));
     let Some(session) = report.view.session() else {
@@ -78,6 +78,9 @@ pub fn document(report: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
         asked.parts
     };
     let mut parts = Vec::new();
+    if asked.parts.is_empty() {
+        parts.push(Titled::new("ladder", show.ladder_rows()));
+    }
     for section in Section::value_variants() {
         if wanted.contains(section) {
             let blocks = or_sentence(show.section(*section), "NO DATA.");
@@ -85,12 +88,25 @@ pub fn document(report: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
         }
     }
     let mut blocks = vec![
-        Block::title(&session.name),
+        Block::title(&title(report, session)),
         verdict,
         Block::Bullets(report::summary(report)),
     ];
     blocks.extend(sections(Block::section, parts));
     blocks
+}
+
+/// Returns the name of the run, or of the committed table, whose figures are of many sessions.
+fn title(report: &Report<'_>, session: &Session) -> String {
+    match report.view.gpu() {
+        Some(gpu) if report.view.run.is_none() => {
+            format!(
+                "The committed table of {gpu}, newest session {}",
+                session.name
+            )
+        }
+        _ => session.name.clone(),
+    }
 }
 
 /// Returns the name of a section, as the command line has it.
@@ -137,6 +153,18 @@ impl Show<'_> {
             Section::SelfTest => self.self_test(),
             Section::Missing => self.missing(),
         }
+    }
+
+    /// Returns the ladder's row of each stage that is asked for.
+    fn ladder_rows(&self) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        for stage in self.report.view.stages {
+            if self.stages.contains(&stage.id) {
+                let row = ladder::stage_row(self.report, stage);
+                blocks.push(Block::Table(Table::of([row]).filled()));
+            }
+        }
+        blocks
     }
 
     fn covers(&self, stage: &str) -> bool {

@@ -308,6 +308,7 @@ fn a_stage_is_shown_with_its_gates_latencies_and_claims() {
     let run = run(FAILED_WMMA);
     let text = terminal(&shown(&report_on(&run), &[], &["stage0-scalar"]));
     for part in [
+        "== ladder ==",
         "== gates ==",
         "== latencies ==",
         "== claims ==",
