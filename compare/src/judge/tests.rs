@@ -261,15 +261,15 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
     missing!
         3 INCOMPLETE: nothing can be compared: too large
-        Measure what the base has and this lacks, or state in the change that it is intended.
+        Measure what the base has and this lacks (`compare --full`, then `compare accept`), or state in the change that it is intended.
         Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
     missing! worse
         1 REGRESSION: 1 worse, 1 not comparable
         Fix what newly fails; do not merge.
-        Measure what the base has and this lacks, or state in the change that it is intended.
+        Measure what the base has and this lacks (`compare --full`, then `compare accept`), or state in the change that it is intended.
     missing! better
         3 INCOMPLETE: 1 not comparable, 1 improved
-        Measure what the base has and this lacks, or state in the change that it is intended.
+        Measure what the base has and this lacks (`compare --full`, then `compare accept`), or state in the change that it is intended.
     missing better
         0 IMPROVED: 1 not comparable, 1 improved
         No action needed.

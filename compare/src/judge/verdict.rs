@@ -527,7 +527,8 @@ fn actions(differences: &[Difference], numbers: &Counts) -> Vec<String> {
         (is_gate_worse, "Fix what newly fails; do not merge."),
         (
             numbers.required > 0,
-            "Measure what the base has and this lacks, or state in the change that it is intended.",
+            "Measure what the base has and this lacks (`compare --full`, then `compare accept`), or \
+             state in the change that it is intended.",
         ),
         (
             is_figure_worse,

@@ -38,7 +38,7 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
         Block::paragraph(kernels::changed_line(comparison)),
         Block::bullets(overall.actions.clone()),
         Block::paragraph(format!(
-            "`{}` against `{}` (base).",
+            "`{}` against `{}` (base); a ratio is base / new, so that below 1x is slower.",
             comparison.new, comparison.base
         )),
     ];
