@@ -403,8 +403,8 @@ fn about_times(report: &Report<'_>, sessions: &[String]) -> String {
          mask, f16 or the type named, with the SM clock meanwhile.{} A gain is the time of the \
          stage before, or named, / this one's, the two timed in turn (A B B A); it is not the \
          quotient of times alone where the GPU is at its power limit. In parentheses what was \
-         claimed before it was measured: ✗ refuted, ? undecided. Shares are of an 8192 × 8192 × 8192 f16 matrix \
-         product, at decode of a copy. Sessions {}.",
+         claimed before it was measured: ✗ refuted, ? undecided. Shares are of an \
+         8192 × 8192 × 8192 f16 matrix product, at decode of a copy. Sessions {}.",
         report.view.gpu().unwrap_or("no GPU"),
         regime_in_words(report),
         sessions.join(", ")

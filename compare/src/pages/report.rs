@@ -30,6 +30,9 @@ const MAX_MISSING: usize = 5;
 /// `compare show claims`.
 const MAX_CLAUSE: usize = 240;
 
+/// The reason why a claim of speed is undecided.
+const UNDECIDED: &str = "with its noise the interval spans the claim";
+
 /// Returns the page on one GPU model, and of the `others` how often ours is faster than the fastest
 /// peer.
 pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
@@ -529,12 +532,15 @@ fn open_claims_table(open: &[&Claimed]) -> Block {
 }
 
 fn claim_row(claimed: &Claimed) -> TableRow {
-    let why = claimed
+    let base = base_of(claimed);
+    let recorded = claimed
         .negative
         .as_ref()
         .and_then(|negative| negative.why.split(". ").next())
         .filter(|why| why.len() <= MAX_CLAUSE);
-    let (title, goal, measured) = match base_of(claimed) {
+    let is_undecided = base.is_some() && claimed.verdict() == Some(Verdict::Ambiguous);
+    let why = recorded.or(is_undecided.then_some(UNDECIDED));
+    let (title, goal, measured) = match base {
         Some(base) => (
             speed_title(claimed, &base),
             format!("{:.2}x", ladder::at_least(claimed)),
