@@ -64,8 +64,7 @@ pub struct ShowArgs {
 const SCREEN: usize = 60;
 
 /// The advice on lines that a screen does not hold.
-const MORE: &str =
-    "`--all` prints them; naming a part (`compare show --help`) or a stage makes it shorter";
+const MORE: &str = "`--all`, or name a part: `compare show --help`";
 
 fn microseconds(text: &str) -> Result<f64, NotMicroseconds> {
     match text.parse::<f64>() {
