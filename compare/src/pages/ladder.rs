@@ -356,11 +356,11 @@ pub fn rate_of(place: &ProblemPlace, us: f64) -> Option<f64> {
 /// Returns what the figures of the tables are, the sessions that they are from, and the command
 /// that fills empty cells; nothing where there is no figure.
 pub fn about(report: &Report<'_>) -> Option<Block> {
-    explained(report, about_times)
+    explanation(report, about_times)
 }
 
 /// Returns what `about_times` says of the sessions' figures, and what is not shown.
-fn explained(
+fn explanation(
     report: &Report<'_>,
     about_times: fn(&Report<'_>, &[String]) -> String,
 ) -> Option<Block> {
@@ -532,7 +532,7 @@ pub fn readme(report: &Report<'_>) -> Vec<Block> {
             other => other,
         });
     }
-    blocks.extend(explained(report, about_times_in_short));
+    blocks.extend(explanation(report, about_times_in_short));
     if let Some(score) = score(&report.view) {
         let text = Text::from("Against PyTorch, cuDNN and FlashAttention-3 and -4: ")
             .strong(score)

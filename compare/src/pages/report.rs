@@ -533,13 +533,13 @@ fn open_claims_table(open: &[&Claimed]) -> Block {
 
 fn claim_row(claimed: &Claimed) -> TableRow {
     let base = base_of(claimed);
-    let recorded = claimed
+    let recorded_reason = claimed
         .negative
         .as_ref()
         .and_then(|negative| negative.why.split(". ").next())
         .filter(|why| why.len() <= MAX_CLAUSE);
     let is_undecided = base.is_some() && claimed.verdict() == Some(Verdict::Ambiguous);
-    let why = recorded.or(is_undecided.then_some(UNDECIDED));
+    let why = recorded_reason.or(is_undecided.then_some(UNDECIDED));
     let (title, goal, measured) = match base {
         Some(base) => (
             speed_title(claimed, &base),
