@@ -129,7 +129,7 @@ fn build_table(report: &Report<'_>, ran: &[Ran<'_>]) -> Table {
 }
 
 /// Returns `5 swizzle` for `stage5-swizzle`.
-fn title(stage: &StageMeta) -> String {
+pub fn title(stage: &StageMeta) -> String {
     let name = stage.id.trim_start_matches("stage");
     name.replacen('-', " ", 1)
 }

@@ -6,6 +6,7 @@ use crate::judge::list::{count, grouped};
 use crate::judge::peers;
 use crate::judge::verdict::Report;
 use crate::pages::cells::three_digits;
+use crate::pages::counted;
 use crate::pages::ladder::{self, alone, gain, kind, rate_of};
 use crate::table::{ProblemPlace, Role, StageMeta};
 use common::metric::Metric;
@@ -75,7 +76,7 @@ fn latency_line(report: &Report<'_>, stage: &StageMeta) -> Line {
     let place = stage.first_place();
     let us = alone(&report.view, stage, &place).map(p50);
     Line {
-        name: stage.id.clone(),
+        name: counted::title(stage),
         value: us,
         text: match us {
             Some(us) => format!("{} µs", three_digits(us)),
@@ -92,7 +93,7 @@ fn rate_line(report: &Report<'_>, stage: &StageMeta) -> Option<Line> {
     let row = ladder::timed(report, stage, place)?;
     let tflops = rate_of(place, p50(row))? / 1e12;
     Some(Line {
-        name: stage.id.clone(),
+        name: counted::title(stage),
         value: Some(tflops),
         text: format!("{tflops:.0} TFLOP/s"),
         note: gain_note(report, stage, place),
@@ -103,7 +104,7 @@ fn gain_line(report: &Report<'_>, branch: &StageMeta) -> Option<Line> {
     let places = ladder::places(branch);
     let place = places.first()?;
     Some(Line {
-        name: branch.id.clone(),
+        name: counted::title(branch),
         value: gain(report, branch, place).ratio(),
         text: place.to_string(),
         note: gain_note(report, branch, place),
