@@ -2,8 +2,8 @@
 //! of a deadlock.
 
 use crate::cluster::Cluster;
+use crate::extent::BlockIndex;
 use crate::fault::{Fault, Party, Waiting, Waits};
-use crate::grid::BlockIndex;
 use crate::judge::clocks::Signal;
 use crate::mbarrier::Mbarriers;
 use crate::registers::Registers;

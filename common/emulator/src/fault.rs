@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::cluster::Cluster;
-use crate::grid::BlockIndex;
+use crate::extent::BlockIndex;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {

@@ -2,17 +2,12 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use crate::cluster::{MAX_SHARED_BYTES, MAX_TOGETHER};
+use crate::extent::{BlockIndex, Extent};
 use crate::fault::Fault;
 use crate::schedule::Schedule;
 
 /// The largest portable cluster.
 pub const MAX_CLUSTER: u32 = 8;
-
-/// The place of a block in its grid, in x, y and z.
-pub type BlockIndex = [u32; 3];
-
-/// The size of a grid or block, in x, y and z.
-type Extent = [u32; 3];
 
 pub type Entry = unsafe extern "C-unwind" fn(*const c_void);
 

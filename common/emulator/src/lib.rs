@@ -25,6 +25,7 @@ mod async_copy;
 mod block;
 mod cluster;
 mod crash;
+mod extent;
 mod fault;
 mod ffi;
 mod grid;
@@ -47,8 +48,9 @@ mod wgmma;
 mod worker;
 
 pub use cluster::MAX_SHARED_BYTES;
+pub use extent::BlockIndex;
 pub use fault::{Fault, Party, Place, Waiting, Waits};
-pub use grid::{BlockIndex, Entry, Launch, MAX_CLUSTER};
+pub use grid::{Entry, Launch, MAX_CLUSTER};
 pub use launch::launch;
 pub use schedule::Schedule;
 pub use tensor_map::{TensorMap, TensorMapError};

@@ -1,8 +1,8 @@
 //! setmaxnreg. The launch does not know what ptxas gave the threads: they start with the most that
 //! `__launch_bounds__(THREADS, 1)` allows, and that is the pool.
 
+use crate::extent::BlockIndex;
 use crate::fault::Fault;
-use crate::grid::BlockIndex;
 use crate::warp::{Collective, Kind, party};
 
 /// The registers of a multiprocessor.

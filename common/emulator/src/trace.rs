@@ -12,14 +12,17 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::extent::BlockIndex;
 use crate::fault::{Fault, Place};
-use crate::grid::{BlockIndex, Entry, Launch};
+use crate::grid::{Entry, Launch};
+use crate::judge::describe::describe_all;
 use crate::judge::global::Run;
 use crate::judge::hint::Hint;
 use crate::judge::observed::Sighting;
 use crate::judge::operation::Bytes;
 use crate::judge::order::Actor;
-use crate::judge::raw::{Hazards, Raw, Side};
+use crate::judge::raw::{Hazards, Raw};
+use crate::judge::side::Side;
 use crate::judge::{Outcome, Sync};
 use crate::launch::Shared;
 use crate::layout::Layouts;
@@ -169,7 +172,7 @@ impl Summary<'_> {
         compare_blocks(self.launch, clusters, runs, &mut hazards);
 
         let mut places = Places::default();
-        let mut described = hazards.describe(self.memory, &mut places);
+        let mut described = describe_all(&hazards, self.memory, &mut places);
         described.extend(describe_stops(stopped));
         let more_hazards = described.len().saturating_sub(MAX_HAZARDS);
         described.truncate(MAX_HAZARDS);

@@ -11,8 +11,8 @@ use super::hint::{AsyncHint, Hint};
 use super::memory::Access;
 use super::operation::{Bytes, Fork, Operation, UnderWay, Written};
 use super::order::{Actor, How};
-use super::raw::Side;
 use super::requests::Space;
+use super::side::Side;
 use super::{Content, Judge, Stop};
 
 /// The number of operations under way from which on the complete ones are looked for.

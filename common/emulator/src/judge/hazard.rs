@@ -1,7 +1,7 @@
 use std::fmt;
 
+use crate::extent::BlockIndex;
 use crate::fault::Place;
-use crate::grid::BlockIndex;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HazardKind {

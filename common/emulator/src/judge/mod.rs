@@ -6,16 +6,19 @@ pub(crate) mod clocks;
 mod copies;
 pub(crate) mod counters;
 mod cp_async;
+pub(crate) mod describe;
 pub(crate) mod global;
 pub(crate) mod hazard;
 pub(crate) mod held;
 pub(crate) mod hint;
 pub(crate) mod memory;
+mod missing;
 pub(crate) mod observed;
 pub(crate) mod operation;
 pub(crate) mod order;
 pub(crate) mod raw;
 pub(crate) mod requests;
+pub(crate) mod side;
 mod tma;
 mod wgmma;
 
@@ -24,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, STRIDE};
-use crate::grid::BlockIndex;
+use crate::extent::BlockIndex;
 
 use clocks::{Agent, Signal};
 use copies::Copies;
@@ -37,8 +40,9 @@ use observed::{Shown, Sighting, Step, Trail, Watch};
 use operation::{Bytes, Fetch, Operation, UnderWay, Written};
 pub(crate) use operation::{Fork, TmaBox};
 use order::{Actor, Cell, How, Order, Race, note};
-use raw::{Hazards, Raw, Side};
+use raw::{Hazards, Raw};
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
+use side::Side;
 
 /// The end of a block: its access would be to unmapped memory, or one that the hardware refuses.
 /// The reason is among the hazards.

@@ -5,9 +5,8 @@ use std::fmt;
 use std::ops::Range;
 
 use super::order::How;
-use super::raw;
+use crate::extent::BlockIndex;
 use crate::fault::Place;
-use crate::grid::BlockIndex;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
@@ -86,7 +85,7 @@ pub enum Does {
 impl fmt::Display for Does {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Access(how) => raw::does(*how),
+            Self::Access(how) => how.verb(),
             Self::Step(Step::Visible) => "counts the keys that a row sees",
             Self::Step(Step::Mask) => "masks scores",
             Self::Step(Step::Exponential) => "takes exponentials",

@@ -2,8 +2,8 @@ use std::ops::Range;
 
 use super::clocks::Agent;
 use super::order::{Actor, How};
-use super::raw::Side;
 use super::requests::Space;
+use super::side::Side;
 
 /// An access as the judge takes it.
 #[derive(Clone, Copy, Debug)]

@@ -41,6 +41,27 @@ impl How {
         )
     }
 
+    /// Returns the words for the access, as in "thread 3 reads by cp.async".
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::CopyRead => "reads by cp.async",
+            Self::CopyWrite => "writes by cp.async",
+            Self::MatrixRead => "reads a matrix",
+            Self::MatrixWrite => "writes a matrix",
+            Self::BarrierInit => "initialises an mbarrier",
+            Self::BarrierUse => "uses an mbarrier",
+            Self::TmaRead => "reads by tma_load",
+            Self::TmaWrite => "writes by tma_load",
+            Self::StoreRead => "reads by tma_store",
+            Self::StoreWrite => "writes by tma_store",
+            Self::StoreAsync => "writes by store_async",
+            Self::WgmmaRead => "reads an operand of wgmma",
+            Self::WgmmaRegisters => "has given registers to wgmma",
+        }
+    }
+
     pub(crate) fn is_fetch(self) -> bool {
         matches!(self, Self::TmaWrite | Self::StoreAsync)
     }

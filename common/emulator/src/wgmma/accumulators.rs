@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::site::Site;
 
-use super::operand::ROWS;
-use super::{Misuse, WARPS};
+use super::misuse::Misuse;
+use super::operand::{ROWS, WARPS};
 
 /// Content of accumulators in flight: a signalling NaN, which no operation leaves as it is.
 const POISON: u32 = 0x7fa5_5a5a;

@@ -7,6 +7,7 @@
 //! them, since the compiler may read what a wait does not name before it.
 
 mod accumulators;
+mod misuse;
 mod multiply;
 mod operand;
 mod shape;
@@ -15,46 +16,17 @@ mod warpgroup;
 use std::ops::Range;
 
 use crate::cluster::Cluster;
+use crate::extent::BlockIndex;
 use crate::fault::Fault;
-use crate::grid::BlockIndex;
 use crate::judge::held::Held;
 use crate::schedule::{Random, Schedule};
 use crate::warp::{Collective, Group, LaneOperands, party};
 use accumulators::Named;
+use misuse::Misuse;
 use multiply::Slabs;
-use operand::CHUNK;
-use shape::{Operands, Shape, ShapeError};
+use operand::{CHUNK, WARPS};
+use shape::{Operands, Shape};
 use warpgroup::{HeldArray, Part, PendingWait, WarpState, Warpgroup};
-
-const WARPS: u32 = 4;
-
-enum Misuse {
-    Lane {
-        lane: u32,
-        reason: String,
-    },
-    /// The call disagrees with that of another warp.
-    Warps {
-        warp: u32,
-        call: Collective,
-        rule: &'static str,
-    },
-}
-
-impl Misuse {
-    fn of_lane(lane: usize, reason: String) -> Self {
-        Self::Lane {
-            lane: lane as u32,
-            reason,
-        }
-    }
-}
-
-impl From<ShapeError> for Misuse {
-    fn from(error: ShapeError) -> Self {
-        Self::of_lane(0, error.to_string())
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Issued {

@@ -6,6 +6,10 @@
 
 use thiserror::Error;
 
+/// The number of warps in a warpgroup.
+pub(super) const WARPS: u32 = 4;
+
+/// The number of rows of a product.
 pub(super) const ROWS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,10 @@ use crate::site::Site;
 use crate::warp::Collective;
 
 use super::accumulators::{Chain, Holding, Named, held_chain, overlap};
+use super::misuse::Misuse;
 use super::multiply::Fragment;
+use super::operand::WARPS;
 use super::shape::{Operands, Shape};
-use super::{Misuse, WARPS};
 
 #[derive(Debug)]
 pub(super) struct Product {

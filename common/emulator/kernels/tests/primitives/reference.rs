@@ -2,7 +2,8 @@
 
 use common::inputs::{Family, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::reference::agree::{Disagreement, agree};
+use common::reference::Disagreement;
+use common::reference::agree::agree;
 use common::reference::gpu::{baseline_layout, exact_layout, small_cases};
 use common::reference::layout::{Layout, Params, THREADS};
 use common::reference::{Probability, Reference, reference, reference_of_rows};
