@@ -297,7 +297,7 @@ fn with_lse_if(is_wanted: bool, prepared: Prepared<'_>) -> Result<Prepared<'_>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::Probability;
+    use crate::probability::Probability;
 
     fn kernel(block_m: usize, block_n: usize, cluster: u32) -> KernelFacts {
         KernelFacts {

@@ -28,6 +28,7 @@ pub mod maps;
 pub mod metric;
 pub mod params;
 pub mod placement;
+pub mod probability;
 pub mod problem;
 pub mod quantise;
 pub mod reference;

@@ -129,8 +129,8 @@ impl DeviceLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probability::Probability;
     use crate::problem::Dtype;
-    use crate::reference::Probability;
 
     fn device(text: &str) -> DeviceLimits {
         text.parse().unwrap()

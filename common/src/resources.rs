@@ -1,8 +1,8 @@
 //! Gate R1: compares a kernel's share of an SM with committed caps and hardware limits.
 
 use crate::maps::BoxRows;
+use crate::probability::Probability;
 use crate::problem::Dtype;
-use crate::reference::Probability;
 use crate::verdict::{GateId, GateResult};
 use kernel_build::report::Resources;
 use std::collections::BTreeMap;

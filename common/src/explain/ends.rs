@@ -1,11 +1,11 @@
-//! What holds of a row as a whole: the keys that count in it, and what is stored.
+//! The comparison of a row as a whole: the keys that count in it, and the stored numbers.
 
-use super::look::{self, Doubt};
-use super::model::{State, UNIT, exponential_error};
+use super::explained::Deviation;
+use super::look::{self, Doubt, Suspect};
+use super::model::State;
 use super::operands::{Operands, Quantity, Wrong};
+use super::rounding::{UNIT, exponential_error};
 use super::steps::Chain;
-use super::walk::only_wrong;
-use super::{Deviation, Suspect};
 use emulator::trace::Observations;
 
 /// Returns the visible keys that do not count exactly once in all chains.
@@ -24,7 +24,7 @@ pub(super) fn miscounted_keys(
             }
         }
     }
-    let wrong = only_wrong((0..).zip(&counts).map(|(key, &count)| Wrong {
+    let wrong = Wrong::only_wrong((0..).zip(&counts).map(|(key, &count)| Wrong {
         at: key,
         kernel: count.into(),
         model: 1.0,
@@ -46,7 +46,7 @@ pub(super) fn miscounted_keys(
     Some(Deviation {
         quantity: Quantity::Keys,
         at: None,
-        of: counts.len(),
+        compared: counts.len(),
         look,
         wrong,
     })
@@ -90,14 +90,14 @@ impl StoredRow {
 
     /// Returns the columns that are stored wrong, though every step was right.
     pub fn deviation(&self, observations: &Observations) -> Option<Deviation> {
-        let wrong = only_wrong(self.numbers.iter().copied());
+        let wrong = Wrong::only_wrong(self.numbers.iter().copied());
         if wrong.is_empty() {
             return None;
         }
         Some(Deviation {
             quantity: Quantity::Result,
             at: None,
-            of: self.numbers.len(),
+            compared: self.numbers.len(),
             look: look::suspects_at_end(observations, &self.numbers, &wrong),
             wrong,
         })

@@ -1,4 +1,4 @@
-//! Where to look for what makes a value wrong.
+//! The places to look at for the cause of a wrong value.
 
 use super::operands::{Operands, Quantity, Wrong};
 use super::steps::{Cell, Step};

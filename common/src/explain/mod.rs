@@ -7,73 +7,27 @@
 //! show.
 
 mod ends;
+mod explained;
 mod investigate;
 mod look;
 mod model;
 mod operands;
+mod rounding;
 mod steps;
 mod walk;
 
-use crate::inputs::Inputs;
-use crate::reference::Probability;
 use emulator::trace::Observations;
 
+pub use explained::{Closest, Deviation, Explained};
 pub use investigate::{InvestigateError, Investigated, investigate};
 pub use look::{Action, Suspect};
-pub use operands::{Quantity, Wrong};
+pub use operands::{Case, Quantity, Wrong};
 pub use steps::{Cell, Chain, Step};
 
 use ends::StoredRow;
 use look::Doubt;
 use operands::Operands;
 use walk::{Nearest, Walk};
-
-/// The first quantity of a row that leaves its bounds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Deviation {
-    pub quantity: Quantity,
-    /// Indices in [`Explained::chains`] and its steps; none for the row as a whole.
-    pub at: Option<[usize; 2]>,
-    /// The numbers beyond their bounds.
-    pub wrong: Vec<Wrong>,
-    /// The number of numbers that were compared.
-    pub of: usize,
-    /// The places to look at, likeliest first.
-    pub look: Vec<Suspect>,
-}
-
-/// The steps that a kernel showed of a row, and its deviation from the model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    pub chains: Vec<Chain>,
-    pub deviation: Option<Deviation>,
-    /// The number closest to its bound, where none is beyond it.
-    pub closest: Option<Closest>,
-}
-
-/// The number that is right and comes closest to its bound.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Closest {
-    pub quantity: Quantity,
-    /// The part of its bound that the number's difference takes.
-    pub share: f64,
-    /// The first key of its tile; none for the row as a whole.
-    pub tile: Option<i64>,
-    pub look: Vec<Suspect>,
-}
-
-/// A row to explain.
-pub struct Case<'a> {
-    pub inputs: &'a Inputs,
-    /// Batch, head and query row.
-    pub row: [usize; 3],
-    /// P's type where it meets V.
-    pub probability: Probability,
-    /// Whether the blocks of a cluster share the row.
-    pub is_shared: bool,
-    /// The stored row; none where the kernel did not come to that.
-    pub output: Option<&'a [f32]>,
-}
 
 /// Finds where a row first leaves its bounds or, if it does not, which number is closest to that.
 pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {

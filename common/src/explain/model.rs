@@ -2,16 +2,10 @@
 //! bounds do not grow from step to step.
 
 use super::operands::{Operands, Quantity, Wrong};
+use super::rounding::{E4M3_UNIT, EXPONENTIAL, UNIT, exponential_error};
 use super::steps::{Cell, Step};
-use crate::reference::Probability;
+use crate::probability::Probability;
 
-/// The relative error of one operation in f32.
-pub(super) const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
-/// The relative error of Hopper's sums of E4M3 products: `common/docs/fp8-accumulation.md`.
-pub(super) const E4M3_UNIT: f64 = 1.0 / (1u64 << 13) as f64;
-/// The relative error of an exponential: ex2.approx is within 2 ulp, and a multiply-add and a
-/// product stand around it.
-const EXPONENTIAL: f64 = 8.0 * UNIT;
 /// The magnitude of scaled scores from which kernels round the scale (`is_far` of softmax.cuh).
 const FAR: f64 = (1u64 << 28) as f64;
 /// The number of powers of two that a score may exceed a maximum of earlier tiles by: no
@@ -327,10 +321,4 @@ fn score_scale(step: &Step, scale_log2: f64) -> f64 {
     } else {
         scale_log2.abs().log2().ceil().exp2().copysign(scale_log2)
     }
-}
-
-/// Returns the relative error of a power of two whose exponent is `exponent - shift`.
-pub(super) fn exponential_error(exponent: f64, shift: f64) -> f64 {
-    let exponent_error = 4.0 * UNIT * (exponent.abs() + shift.abs());
-    EXPONENTIAL + exponent_error.min(100.0).exp_m1()
 }

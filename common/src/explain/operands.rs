@@ -1,9 +1,22 @@
 //! The operands of one row in FP64, and the quantities that are compared.
 
-use super::Case;
-use super::model::{E4M3_UNIT, UNIT};
-use crate::inputs::Operand;
+use super::rounding::{E4M3_UNIT, UNIT};
+use crate::inputs::{Inputs, Operand};
+use crate::probability::Probability;
 use crate::problem::Dtype;
+
+/// A row to explain.
+pub struct Case<'a> {
+    pub inputs: &'a Inputs,
+    /// Batch, head and query row.
+    pub row: [usize; 3],
+    /// P's type where it meets V.
+    pub probability: Probability,
+    /// Whether the blocks of a cluster share the row.
+    pub is_shared: bool,
+    /// The stored row; none where the kernel did not come to that.
+    pub output: Option<&'a [f32]>,
+}
 
 named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +53,11 @@ impl Wrong {
     /// never does.
     pub(super) fn is_right(&self) -> bool {
         self.kernel == self.model || (self.kernel - self.model).abs() <= self.bound
+    }
+
+    /// Returns the numbers that are beyond their bounds.
+    pub(super) fn only_wrong(numbers: impl Iterator<Item = Self>) -> Vec<Self> {
+        numbers.filter(|number| !number.is_right()).collect()
     }
 
     /// Returns the part of its bound that the difference takes, 0 if that is no number.

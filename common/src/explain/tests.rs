@@ -2,7 +2,8 @@ use super::ends::miscounted_keys;
 use super::steps::group_by_warp;
 use super::*;
 use crate::faults::{Fault, Model, model_output};
-use crate::inputs::Family;
+use crate::inputs::{Family, Inputs};
+use crate::probability::Probability;
 use crate::problem::{Dtype, Mask, Problem, parse_shape};
 use emulator::Place;
 use emulator::trace::{Does, How, Observed, Passed, Seen, Step as Marked};
@@ -395,7 +396,7 @@ fn lines_of_result(stored: [f64; 4]) -> Vec<u32> {
             bound: 1e-3,
         })
         .collect();
-    let wrong = walk::only_wrong(all.iter().copied());
+    let wrong = Wrong::only_wrong(all.iter().copied());
     lines(&look::suspects_at_end(&observations(5), &all, &wrong))
 }
 

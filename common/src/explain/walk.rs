@@ -1,11 +1,11 @@
 //! The walk through the steps that the warps of a kernel showed of a row.
 
-use super::Deviation;
+use super::explained::Deviation;
 use super::look;
 use super::model::{State, StepModel};
 use super::operands::{Operands, Quantity, Wrong};
 use super::steps::{Cell, Chain, Step};
-use crate::reference::Probability;
+use crate::probability::Probability;
 use emulator::trace::Observations;
 
 /// The quantities of a step in the order in which a kernel computes them.
@@ -92,7 +92,7 @@ impl<'a> Walk<'a> {
                 return Some(StepDeviation {
                     at,
                     quantity,
-                    wrong: only_wrong(numbers.iter().map(|shown| shown.number)),
+                    wrong: Wrong::only_wrong(numbers.iter().map(|shown| shown.number)),
                     compared: numbers.len(),
                     cell: first.cell,
                 });
@@ -138,7 +138,7 @@ impl StepDeviation<'_> {
         Deviation {
             quantity: self.quantity,
             at: Some(self.at),
-            of: self.compared,
+            compared: self.compared,
             look: look::suspects_of_value(
                 observations,
                 self.quantity,
@@ -149,9 +149,4 @@ impl StepDeviation<'_> {
             wrong: self.wrong,
         }
     }
-}
-
-/// Returns the numbers that are beyond their bounds.
-pub(super) fn only_wrong(numbers: impl Iterator<Item = Wrong>) -> Vec<Wrong> {
-    numbers.filter(|number| !number.is_right()).collect()
 }

@@ -1,6 +1,6 @@
 //! Compares a GPU's reference with the host's, where both were computed.
 
-use super::{Reference, row_index};
+use super::{Disagreement, Reference, row_index};
 use crate::problem::Problem;
 
 /// The largest difference between values of FP64, in units of the larger of the host's value and
@@ -10,27 +10,6 @@ use crate::problem::Problem;
 /// off at most: 4e-16 in a weight, and about the root of n times 1e-16 in n sums of such. A wrong
 /// key, mask or scale is off by far more.
 pub const MOST_APART: f64 = 1e-12;
-
-/// A value of the GPU's reference that is not the host's.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error(
-    "{problem}: the {what} at row [{}, {}, {}] is {gpu:e} by the GPU's reference and {host:e} by \
-     the host's, more than {bound:e} apart: references of large problems cannot be trusted on this \
-     GPU; run again with another driver, nvcc or GPU, or smaller problems alone (--shapes), whose \
-     references the host computes",
-    row[0], row[1], row[2]
-)]
-pub struct Disagreement {
-    /// Shape, dtype, mask and the type of P.
-    pub problem: String,
-    /// "output", "log-sum-exp", "baseline" or "unquantised output".
-    pub what: &'static str,
-    /// `[b, h, s]`.
-    pub row: [usize; 3],
-    pub gpu: f64,
-    pub host: f64,
-    pub bound: f64,
-}
 
 /// Compares all rows of the host's reference with the GPU's, which has them among its own. Values
 /// may differ by [`MOST_APART`], and in the baseline by one step of the output's format.
@@ -127,9 +106,10 @@ fn exact_pair(what: &'static str, gpu: Option<&f64>, host: f64, unit: f64) -> Pa
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Probability, reference, reference_of_rows};
+    use super::super::{reference, reference_of_rows};
     use super::*;
     use crate::inputs::{Family, Inputs};
+    use crate::probability::Probability;
     use crate::problem::{Dtype, Mask, Shape};
 
     /// Returns a causal problem with rows that see no key.

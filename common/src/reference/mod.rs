@@ -1,102 +1,22 @@
 //! FP64 attention on the kernel's values, and a same-precision baseline, whose error tells how
 //! accurate that precision lets a kernel be.
 
-use crate::device::cuda::CudaError;
-use crate::e4m3::E4m3;
-use crate::format::Format;
-use crate::inputs::{InputError, Inputs, Operand};
+use crate::inputs::{Inputs, Operand};
 use crate::problem::{Dtype, Mask, Problem, Shape};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 
 pub mod agree;
+mod error;
 pub mod gpu;
 pub mod layout;
 pub(crate) mod panels;
 
-use agree::Disagreement;
+pub use crate::probability::{E4M3_PROBABILITY_SCALE, Probability};
+pub use error::{Disagreement, ReferenceError};
+
 use panels::{Packed, Real, pack_heads, pack_rows, tiles};
-
-named! {
-    /// P's type where it meets V.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub enum Probability {
-        /// Never rounded.
-        F32 = "f32",
-        F16 = "f16",
-        Bf16 = "bf16",
-        /// E4M3, scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
-        E4m3 = "e4m3",
-    }
-}
-
-/// The factor of P in E4M3: FP8 kernels keep `exp(s - max) * 2^8` and divide at the end, so that
-/// weights down to 2^-17 of the largest survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset
-/// = 8`). Normalised first, weights below 2^-10 would be lost: with some thousands of keys nearly
-/// all.
-pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
-
-impl Probability {
-    /// Returns the type of the operands.
-    pub fn of_operands(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::F16 => Probability::F16,
-            Dtype::E4m3 => Probability::E4m3,
-            Dtype::Bf16 => Probability::Bf16,
-        }
-    }
-
-    /// Returns the output's format.
-    pub fn half(dtype: Dtype) -> Self {
-        match dtype.output() {
-            Format::F16 => Probability::F16,
-            Format::Bf16 => Probability::Bf16,
-        }
-    }
-
-    /// Returns the types that a kernel may declare: nothing less exact than 16 bits or the inputs,
-    /// since it sets how far C2 and C3 let an output be off.
-    pub fn declarable(dtype: Dtype) -> &'static [Self] {
-        match dtype {
-            Dtype::F16 => &[Probability::F32, Probability::F16],
-            Dtype::Bf16 => &[Probability::F32, Probability::Bf16],
-            Dtype::E4m3 => &[Probability::F32, Probability::F16, Probability::Bf16],
-        }
-    }
-
-    /// Returns the type that P is rounded to where a kernel declares `self`: 16 bits are the
-    /// output's, though a kernel may declare fewer because its scores are less exact.
-    pub fn held(self, dtype: Dtype) -> Self {
-        match self {
-            Probability::F16 | Probability::Bf16 => Self::half(dtype),
-            Probability::F32 | Probability::E4m3 => self,
-        }
-    }
-
-    pub fn format(self) -> Option<Format> {
-        match self {
-            Probability::F16 => Some(Format::F16),
-            Probability::Bf16 => Some(Format::Bf16),
-            Probability::F32 | Probability::E4m3 => None,
-        }
-    }
-
-    /// Rounds weights of at most 1 in place, as values.
-    pub(crate) fn round(self, weights: &mut [f32]) {
-        match self {
-            Probability::F32 => {}
-            Probability::F16 => Format::F16.round_all(weights),
-            Probability::Bf16 => Format::Bf16.round_all(weights),
-            Probability::E4m3 => {
-                for weight in weights {
-                    let code = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE);
-                    *weight = code.to_f32() / E4M3_PROBABILITY_SCALE;
-                }
-            }
-        }
-    }
-}
 
 /// The number of visible scores above which a sample of the rows is computed: two processors take
 /// about a minute for as many.
@@ -108,28 +28,6 @@ const SAMPLE_SEED: u64 = 0x5a3c_f00d;
 /// The rows of queries, and of keys, that kernels take at a time: at their edges the rows of a
 /// sample are not left to chance.
 const TILE_EXTENTS: [usize; 6] = [16, 32, 64, 96, 128, 256];
-
-/// A reason why there is no reference.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ReferenceError {
-    /// Inputs that are not finite: a NaN in a reference would match anything.
-    #[error(transparent)]
-    Input(#[from] InputError),
-    /// Finite inputs whose scores overflow.
-    #[error("the {which} reference is not finite at row [{}, {}, {}]", row[0], row[1], row[2])]
-    NotFinite {
-        /// "FP64", "baseline" or "unquantised".
-        which: &'static str,
-        /// The first such row, `[b, h, s]`.
-        row: [usize; 3],
-    },
-    /// A reference on a GPU was not computed.
-    #[error(transparent)]
-    Gpu(#[from] CudaError),
-    /// A reference on a GPU is not the host's, where both were computed.
-    #[error(transparent)]
-    Disagreement(#[from] Disagreement),
-}
 
 /// The values by which an output is judged; arrays hold [`Reference::rows`], `head_dim` values
 /// each.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::inputs::Family;
+use crate::e4m3::E4m3;
+use crate::inputs::{Family, InputError};
 use crate::problem::{Mask, Shape};
 use std::collections::BTreeSet;
 

@@ -145,7 +145,7 @@ fn wrong_numbers(deviation: &Deviation) -> String {
     format!(
         " {} of {} are wrong: {unit}s {}.",
         wrong.len(),
-        deviation.of,
+        deviation.compared,
         ranges(wrong)
     )
 }
