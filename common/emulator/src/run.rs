@@ -93,6 +93,14 @@ impl Spin {
     }
 }
 
+/// The complete operation of a warp that was executed last.
+#[derive(Clone, Copy)]
+pub(crate) struct Executing {
+    pub(crate) warp: u32,
+    pub(crate) lanes: u32,
+    pub(crate) site: Site,
+}
+
 pub(crate) struct Run {
     pub(crate) block: RefCell<Block>,
     pub(crate) copies: RefCell<Vec<AsyncCopies>>,
@@ -103,7 +111,7 @@ pub(crate) struct Run {
     pub(crate) cluster: Cluster,
     pub(crate) judge: Option<RefCell<Box<Judge>>>,
     pub(crate) suppress: Option<Place>,
-    pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
+    pub(crate) executing: Cell<Option<Executing>>,
     /// The variables that the running thread of a traced launch spins on.
     pub(crate) spin: Spin,
     pub(crate) switches: Cell<u64>,
@@ -342,8 +350,11 @@ impl Run {
         execute: Execute,
     ) -> Result<(), Fault> {
         let mut lane = 0;
-        self.executing
-            .set((warp, group.arrived, Some(group.collective.site)));
+        self.executing.set(Some(Executing {
+            warp,
+            lanes: group.arrived,
+            site: group.collective.site,
+        }));
         if self.judge.is_some() {
             set_tracing(false);
         }
@@ -452,9 +463,9 @@ impl Run {
                 self.judge(|judge| {
                     judge.issue_product(warp, site, issued.number, issued.macs, issued.operands())
                 });
-                for &(woken, covered) in &issued.woken {
-                    self.judge(|judge| judge.products_complete(woken, covered));
-                    block.wake_warp(woken);
+                for woken in &issued.woken {
+                    self.judge(|judge| judge.products_complete(woken.warp, woken.covered));
+                    block.wake_warp(woken.warp);
                 }
             }
         }

@@ -100,10 +100,17 @@ enum Key {
 
 static SITES: LazyLock<Mutex<Interner<Key>>> = LazyLock::new(Mutex::default);
 
+/// A line of a file, whose name has this address.
+#[derive(PartialEq, Eq, Hash)]
+struct KnownLine {
+    file: usize,
+    line: u32,
+}
+
 /// The numbers that this OS thread has asked for.
 struct Known {
     code: Vec<(usize, u32)>,
-    lines: IntegerMap<(usize, u32), u32>,
+    lines: IntegerMap<KnownLine, u32>,
 }
 
 const SLOTS: usize = 1 << 13;
@@ -145,7 +152,10 @@ fn number(key: Key) -> u32 {
         }
         Key::Line(file, line) => *known
             .lines
-            .entry((file.as_ptr() as usize, line))
+            .entry(KnownLine {
+                file: file.as_ptr() as usize,
+                line,
+            })
             .or_insert_with(|| shared_number(key)),
     })
 }

@@ -18,7 +18,7 @@ use crate::grid::{Entry, Launch};
 use crate::judge::describe::describe_all;
 use crate::judge::global::Run;
 use crate::judge::hint::Hint;
-use crate::judge::observed::Sighting;
+use crate::judge::observed::{KeyCount, Mark, Sighting};
 use crate::judge::operation::Bytes;
 use crate::judge::order::Actor;
 use crate::judge::raw::{Hazards, Raw};
@@ -33,7 +33,9 @@ use crate::worker::{self, Tracing};
 pub use crate::judge::counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
 pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind};
 pub use crate::judge::memory::{Access, Allocation, Memory};
-pub use crate::judge::observed::{Does, Observations, Observed, Passed, Seen, Step, Watch};
+pub use crate::judge::observed::{
+    Does, Observations, Observed, Passed, Seen, Step, TensorRead, Watch,
+};
 pub use crate::judge::order::How;
 
 /// The most hazards that are described; the rest is counted.
@@ -226,10 +228,10 @@ fn describe_syncs(syncs: BTreeSet<(Sync, u32)>, places: &mut Places) -> Vec<Sync
 struct Observer {
     values: Vec<Observed>,
     sites: Vec<u32>,
-    ways: Vec<Vec<(u32, Does)>>,
+    ways: Vec<Vec<Mark>>,
     reads: BTreeSet<(String, u32)>,
     stores: BTreeSet<u32>,
-    ends: BTreeSet<(u32, Step)>,
+    ends: BTreeSet<Mark>,
     visible: Vec<(i32, u32)>,
 }
 
@@ -304,7 +306,7 @@ impl Observer {
             }
         }
         self.ends.extend(&trail.ends);
-        for &(thread, site, keys) in &trail.visible {
+        for &KeyCount { thread, site, keys } in &trail.visible {
             let mut sightings = outcome.sightings.iter();
             let is_of_row = sightings.any(|sighting| sighting.thread == thread);
             if is_of_row && !self.visible.contains(&(keys, site)) {
@@ -320,25 +322,28 @@ impl Observer {
         };
         for way in self.ways {
             let mut steps = Vec::new();
-            for (site, does) in way {
-                steps.push(passed(places, site, does));
+            for mark in way {
+                steps.push(passed(places, mark));
             }
             observations.ways.push(steps);
         }
-        for (site, step) in self.ends {
-            observations
-                .ends
-                .push(passed(places, site, Does::Step(step)));
+        for mark in self.ends {
+            observations.ends.push(passed(places, mark));
         }
         for (keys, site) in self.visible {
-            let count = passed(places, site, Does::Step(Step::Visible));
+            let does = Does::Step(Step::Visible);
+            let count = passed(places, Mark { site, does });
             observations.visible.push((keys, count));
         }
         for site in self.sites {
             observations.places.push(places.get(site));
         }
-        for (name, site) in self.reads {
-            observations.reads.push((name, places.get(site)));
+        for (tensor, site) in self.reads {
+            let places_of_read = places.get(site);
+            observations.reads.push(TensorRead {
+                tensor,
+                places: places_of_read,
+            });
         }
         for site in self.stores {
             observations.stores.push(places.get(site));
@@ -347,10 +352,10 @@ impl Observer {
     }
 }
 
-fn passed(places: &mut Places, site: u32, does: Does) -> Passed {
+fn passed(places: &mut Places, mark: Mark) -> Passed {
     Passed {
-        does,
-        places: places.get(site),
+        does: mark.does,
+        places: places.get(mark.site),
     }
 }
 

@@ -119,6 +119,14 @@ pub(crate) enum Mismatch {
     Exited { lane: u32 },
 }
 
+/// A group that a lane leaves behind, though it needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct BrokenGroup {
+    pub(crate) group: Group,
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub(crate) mismatch: Mismatch,
+}
+
 #[derive(Debug)]
 pub(crate) struct Warp {
     pub(crate) live: u32,
@@ -213,12 +221,15 @@ impl Warp {
 
     /// Ends a lane, which returns from the kernel. [`Warp::completed`] then returns the groups that
     /// this completes.
-    pub(crate) fn exit(&mut self, lane: u32) -> Result<(), (Group, Mismatch)> {
+    pub(crate) fn exit(&mut self, lane: u32) -> Result<(), BrokenGroup> {
         self.live &= !(1 << lane);
         for group in &self.groups {
             let call = &group.collective;
             if call.mask >> lane & 1 == 1 && call.rules & EXITED_LANES_DROP == 0 {
-                return Err((group.clone(), Mismatch::Exited { lane }));
+                return Err(BrokenGroup {
+                    group: group.clone(),
+                    mismatch: Mismatch::Exited { lane },
+                });
             }
         }
         Ok(())

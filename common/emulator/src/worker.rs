@@ -194,7 +194,7 @@ impl Worker {
             cluster,
             judge,
             suppress: suppress.cloned(),
-            executing: Cell::new((0, 0, None)),
+            executing: Cell::new(None),
             spin: Spin::default(),
             switches: Cell::new(0),
             watched: Cell::new((0, 0)),

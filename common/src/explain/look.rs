@@ -196,8 +196,8 @@ impl<'a> ShownValue<'a> {
             .collect();
         if let Some(name) = operand {
             let loads = self.observations.reads.iter();
-            let of_operand = loads.filter(|(tensor, _)| tensor == name);
-            let loading = of_operand.map(|(_, places)| Suspect::new(Action::Loads(name), places));
+            let of_operand = loads.filter(|read| read.tensor == name);
+            let loading = of_operand.map(|read| Suspect::new(Action::Loads(name), &read.places));
             // The likeliest read stays first.
             let second = suspects.len().min(1);
             suspects.splice(second..second, loading);

@@ -1,12 +1,12 @@
 use super::ends::miscounted_keys;
 use super::steps::group_by_warp;
 use super::*;
-use crate::faults::{Fault, Model, model_output};
+use crate::faults::{Fault, Model, ShownValues, model_output};
 use crate::inputs::{Family, Inputs};
 use crate::probability::Probability;
 use crate::problem::{Dtype, Mask, Problem, parse_shape};
 use emulator::Place;
-use emulator::trace::{Does, How, Observed, Passed, Seen, Step as Marked};
+use emulator::trace::{Does, How, Observed, Passed, Seen, Step as Marked, TensorRead};
 
 const TILE: usize = 16;
 
@@ -58,7 +58,7 @@ impl Row {
         let finished = model.finished(inputs, &rows, fault, |row| [row]);
         let row = &finished[number];
         let mut observed = Vec::new();
-        for (tile, what, values) in &row.state.shown.values {
+        for ShownValues { tile, what, values } in &row.state.shown.values {
             // The model scales scores as it makes them.
             let scale = if *what == Seen::Score {
                 row.score_scale
@@ -336,7 +336,16 @@ fn observations(visible: i32) -> Observations {
             line(Does::Access(How::MatrixRead), 55),
             line(Does::Access(How::Read), 60),
         ]],
-        reads: vec![("k".into(), places(5)), ("v".into(), places(6))],
+        reads: vec![
+            TensorRead {
+                tensor: "k".into(),
+                places: places(5),
+            },
+            TensorRead {
+                tensor: "v".into(),
+                places: places(6),
+            },
+        ],
         visible: vec![(visible, step(Marked::Visible, 10))],
         stores: vec![places(90)],
         ends: vec![step(Marked::Join, 70), step(Marked::Merge, 80)],

@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 mod model;
 
 pub use model::Model;
+#[cfg(test)]
+pub(crate) use model::ShownValues;
 
 named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -34,12 +34,22 @@ pub(crate) struct RowState {
     pub(crate) shown: Record,
 }
 
-/// The figures that a kernel would show of a row, with the first key of its tile. Only the tests of
+/// The figures that a kernel would show of a row, tile by tile. Only the tests of
 /// explain have a use for it.
 #[derive(Clone, Default)]
 pub(crate) struct Record {
     #[cfg(test)]
-    pub(crate) values: Vec<(usize, Seen, Vec<f32>)>,
+    pub(crate) values: Vec<ShownValues>,
+}
+
+/// The values of one kind that a kernel would show of a tile.
+#[cfg(test)]
+#[derive(Clone)]
+pub(crate) struct ShownValues {
+    /// The first key of the tile.
+    pub(crate) tile: usize,
+    pub(crate) what: Seen,
+    pub(crate) values: Vec<f32>,
 }
 
 /// A row after all tiles.
@@ -387,7 +397,11 @@ impl RowState {
 impl Record {
     #[cfg(test)]
     fn add(&mut self, first_key: usize, what: Seen, values: &[f32]) {
-        self.values.push((first_key, what, values.to_vec()));
+        self.values.push(ShownValues {
+            tile: first_key,
+            what,
+            values: values.to_vec(),
+        });
     }
 
     #[cfg(not(test))]

@@ -2,7 +2,7 @@ use crate::fault::Fault;
 use crate::judge::observed::{Shown, Step};
 use crate::judge::requests::MatrixCount;
 use crate::judge::{Matrix, Stop};
-use crate::run::{Pause, ThreadContext, emulator_current_slot};
+use crate::run::{Executing, Pause, ThreadContext, emulator_current_slot};
 use crate::site::{Literal, Site, code_number};
 
 const IN_PIECES: u32 = 2;
@@ -131,7 +131,7 @@ unsafe extern "C-unwind" fn emulator_matrix_access(matrix: *const MatrixAccess) 
     // of its contexts.
     let context = unsafe { &*(*emulator_current_slot()).cast::<ThreadContext>() };
     let run = context.run();
-    let (warp, lanes, Some(site)) = run.executing.get() else {
+    let Some(Executing { warp, lanes, site }) = run.executing.get() else {
         return true;
     };
     let judged = Matrix {

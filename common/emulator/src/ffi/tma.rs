@@ -97,7 +97,7 @@ impl ThreadContext {
     }
 
     /// Stops the thread if the judge has stopped its block.
-    fn obey(&self, judgement: Option<Result<(), Stop>>) {
+    fn obey(&self, judgement: Judgement) {
         if judgement == Some(Err(Stop)) {
             self.fail(Fault::Hazard {
                 block: self.block_idx,
@@ -105,6 +105,9 @@ impl ThreadContext {
         }
     }
 }
+
+/// The answer of the judge; none in the plain build.
+type Judgement = Option<Result<(), Stop>>;
 
 fn judged_box(transfer: &Transfer, offset: usize) -> TmaBox<impl Iterator<Item = (usize, usize)>> {
     let rows = transfer.pieces().map(|piece| (piece.address, piece.bytes));
@@ -157,11 +160,7 @@ unsafe extern "C-unwind" fn emulator_tma_load(
 }
 
 /// Announces a load to its mbarrier and to the judge.
-fn issue_load(
-    call: &Call<'_>,
-    barrier: usize,
-    transfer: &Transfer,
-) -> Result<Option<Result<(), Stop>>, Misuse> {
+fn issue_load(call: &Call<'_>, barrier: usize, transfer: &Transfer) -> Result<Judgement, Misuse> {
     let (context, run) = (call.context, call.context.run());
     let mut block = run.block.borrow_mut();
     let object = block.mbarriers().get_for_tma(barrier)?;

@@ -18,6 +18,12 @@ use super::{Content, Judge, Stop};
 /// The number of operations under way from which on the complete ones are looked for.
 const MANY_UNDER_WAY: usize = 256;
 
+/// Bytes that one writer has written without a fence.
+struct Unfenced {
+    written: Written,
+    bytes: Range<usize>,
+}
+
 impl Judge {
     pub(crate) fn agent(&mut self) -> Agent {
         self.order.agent()
@@ -59,9 +65,13 @@ impl Judge {
         bytes: usize,
     ) -> Result<Option<u32>, Stop> {
         let operation = Self::forked(fork, how);
-        let Some((Space::Global, place)) = self.place(address, bytes, operation)? else {
+        let Some(accessed) = self.place(address, bytes, operation)? else {
             return Ok(None);
         };
+        if accessed.space != Space::Global {
+            return Ok(None);
+        }
+        let place = accessed.start;
         if !self.touch(Space::Global, place, bytes, operation) {
             return Ok(None);
         }
@@ -127,7 +137,7 @@ impl Judge {
     /// that.
     pub(super) fn check_fences(&mut self, range: Range<usize>, operation: Operation) {
         let (mut last, mut is_fenced) = (None, true);
-        let mut unfenced: Option<(Written, Range<usize>)> = None;
+        let mut unfenced: Option<Unfenced> = None;
         for at in range {
             if !matches!(self.content[at], Content::Value | Content::Copied) {
                 continue;
@@ -143,20 +153,25 @@ impl Judge {
                 continue;
             }
             match &mut unfenced {
-                Some((known, bytes)) if *known == writer => bytes.end = at + 1,
+                Some(known) if known.written == writer => known.bytes.end = at + 1,
                 _ => {
-                    if let Some((known, bytes)) = unfenced.replace((writer, at..at + 1)) {
-                        self.report_unfenced(known, bytes, operation);
+                    let next = Unfenced {
+                        written: writer,
+                        bytes: at..at + 1,
+                    };
+                    if let Some(known) = unfenced.replace(next) {
+                        self.report_unfenced(known, operation);
                     }
                 }
             }
         }
-        if let Some((writer, bytes)) = unfenced {
-            self.report_unfenced(writer, bytes, operation);
+        if let Some(last_bytes) = unfenced {
+            self.report_unfenced(last_bytes, operation);
         }
     }
 
-    fn report_unfenced(&mut self, written: Written, bytes: Range<usize>, operation: Operation) {
+    fn report_unfenced(&mut self, unfenced: Unfenced, operation: Operation) {
+        let Unfenced { written, bytes } = unfenced;
         let first = Side {
             actor: written.actor(),
             how: written.how,

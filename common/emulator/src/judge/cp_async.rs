@@ -56,9 +56,13 @@ impl Judge {
         let write = Operation::new(actor, How::CopyWrite, site);
         let mut from = 0..0;
         if read_bytes > 0
-            && let Some((space, place)) = self.place(source, read_bytes, read)?
+            && let Some(accessed) = self.place(source, read_bytes, read)?
         {
-            let count = read_bytes as u32;
+            let Bytes {
+                space,
+                start: place,
+                count,
+            } = accessed;
             if space == Space::Global {
                 from = place..place + count;
             }

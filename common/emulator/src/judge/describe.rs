@@ -10,7 +10,7 @@ use super::hazard::{Hazard, HazardAccess, HazardKind};
 use super::hint::{AsyncHint, BoundsHint, Hint};
 use super::memory::Memory;
 use super::order::{Actor, How};
-use super::raw::{Hazards, Raw};
+use super::raw::{Hazards, Raw, SeenHazard};
 use super::requests::Space;
 use super::side::Side;
 
@@ -18,7 +18,7 @@ use super::side::Side;
 /// source may be several places of the program, unrolled or inlined; they are reported as one.
 pub(crate) fn describe_all(hazards: &Hazards, memory: &Memory, places: &mut Places) -> Vec<Hazard> {
     let mut described = Vec::new();
-    for (block, raw) in hazards.first_seen() {
+    for SeenHazard { block, raw } in hazards.seen_hazards() {
         let hazard = describe(*block, raw, memory, places);
         described.push(Described {
             pair: Pair::new(&hazard),
@@ -43,14 +43,23 @@ pub(crate) fn describe_all(hazards: &Hazards, memory: &Memory, places: &mut Plac
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
     kind: HazardKind,
-    sides: [Option<(Vec<Place>, String)>; 2],
+    sides: [Option<SideOfPair>; 2],
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct SideOfPair {
+    places: Vec<Place>,
+    does: String,
 }
 
 impl Pair {
     fn new(hazard: &Hazard) -> Self {
         let mut sides = [&hazard.first, &hazard.second].map(|access| {
             let side = access.as_ref()?;
-            Some((side.places.clone(), side.does.clone()))
+            Some(SideOfPair {
+                places: side.places.clone(),
+                does: side.does.clone(),
+            })
         });
         sides.sort();
         Self {

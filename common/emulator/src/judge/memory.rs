@@ -13,7 +13,10 @@ pub enum Access {
 }
 
 #[derive(Clone)]
-struct Words(Arc<dyn Fn(usize) -> String + Send + Sync>);
+struct Words(Arc<NameElement>);
+
+/// Returns the name of the element at an offset.
+type NameElement = dyn Fn(usize) -> String + Send + Sync;
 
 impl fmt::Debug for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

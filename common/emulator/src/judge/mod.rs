@@ -300,17 +300,13 @@ impl Judge {
             (How::Read, Direction::Read)
         };
         let operation = Operation::new(Actor::Thread(thread), how, site);
-        let Some((space, place)) = self.place(address, bytes, operation)? else {
+        let Some(accessed) = self.place(address, bytes, operation)? else {
             return Ok(());
         };
+        let (space, place) = (accessed.space, accessed.start);
         if whole && !address.is_multiple_of(bytes) {
-            let misaligned = Bytes {
-                space,
-                start: place,
-                count: bytes as u32,
-            };
             let hint = Hint::Bounds(BoundsHint::Alignment { address });
-            self.report(HazardKind::Misaligned, operation, misaligned, hint);
+            self.report(HazardKind::Misaligned, operation, accessed, hint);
             return Err(Stop);
         }
         if self.touch(space, place, bytes, operation) {
@@ -326,23 +322,23 @@ impl Judge {
         Ok(())
     }
 
-    /// Returns the place of an address; none if accesses there do not count.
+    /// Returns the place of the bytes at an address; none if accesses there do not count.
     #[inline]
     fn place(
         &mut self,
         address: usize,
         bytes: usize,
         operation: Operation,
-    ) -> Result<Option<(Space, u32)>, Stop> {
+    ) -> Result<Option<Bytes>, Stop> {
         let setup = self.setup.as_ref().expect("a block has started");
         let offset = address.wrapping_sub(setup.cluster.start);
         if offset < setup.cluster.blocks as usize * STRIDE {
-            return Ok(Some((Space::Shared, offset as u32)));
+            return Ok(Some(Bytes::shared(offset..offset + bytes)));
         }
         if let Some(index) = setup.memory.find(address) {
             let allocation = &setup.memory.allocations[index];
             let place = allocation.base + (address - allocation.start) as u32;
-            return Ok(Some((Space::Global, place)));
+            return Ok(Some(Bytes::global(place, bytes)));
         }
         if setup.harmless.iter().any(|range| range.contains(&address)) {
             return Ok(None);
@@ -639,9 +635,10 @@ impl Judge {
         let row_bytes = matrix.row_bytes as usize;
         let (mut global, mut shared) = (Vec::new(), Vec::new());
         for &row in matrix.rows {
-            let Some((space, place)) = self.place(row, row_bytes, operation)? else {
+            let Some(accessed) = self.place(row, row_bytes, operation)? else {
                 continue;
             };
+            let (space, place) = (accessed.space, accessed.start);
             if self.touch(space, place, row_bytes, operation) {
                 match space {
                     Space::Global => global.push(place),

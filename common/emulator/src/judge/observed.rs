@@ -118,53 +118,81 @@ pub(crate) struct Sighting {
     pub(crate) way: u32,
 }
 
+/// An action of a thread, and its site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    pub(crate) site: u32,
+    pub(crate) does: Does,
+}
+
+/// The number of visible keys of a row, as a thread counts them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyCount {
+    pub(crate) thread: u32,
+    pub(crate) site: u32,
+    pub(crate) keys: i32,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
-    steps_of: Vec<Vec<(u32, Step)>>,
-    since: Vec<Vec<(u32, How)>>,
+    /// The last mark of each step, thread by thread.
+    steps: Vec<Vec<Mark>>,
+    /// The accesses of each thread since it showed something.
+    accesses: Vec<Vec<Mark>>,
     /// The way of each thread to what it shows now: its index in `ways`.
     ways_of: Vec<u32>,
     /// The ways to values, each once.
-    pub(crate) ways: Vec<Vec<(u32, Does)>>,
+    pub(crate) ways: Vec<Vec<Mark>>,
     /// Sites that have read global memory, each with a place that it has read.
     pub(crate) reads: BTreeMap<u32, u32>,
     /// Sites of steps that join what threads have.
-    pub(crate) ends: BTreeSet<(u32, Step)>,
-    /// Counts of visible keys: thread, site and number.
-    pub(crate) visible: Vec<(u32, u32, i32)>,
+    pub(crate) ends: BTreeSet<Mark>,
+    pub(crate) visible: Vec<KeyCount>,
 }
 
 impl Trail {
     pub(crate) fn start(&mut self, threads: u32) {
         *self = Self {
-            steps_of: vec![Vec::new(); threads as usize],
-            since: vec![Vec::new(); threads as usize],
+            steps: vec![Vec::new(); threads as usize],
+            accesses: vec![Vec::new(); threads as usize],
             ways_of: vec![0; threads as usize],
             ..Self::default()
         };
     }
 
     pub(crate) fn passes(&mut self, threads: Range<u32>, site: u32, how: How) {
+        let mark = Mark {
+            site,
+            does: Does::Access(how),
+        };
         for thread in threads {
-            if let Some(since) = self.since.get_mut(thread as usize)
-                && since.last() != Some(&(site, how))
+            if let Some(accesses) = self.accesses.get_mut(thread as usize)
+                && accesses.last() != Some(&mark)
             {
-                since.retain(|&known| known != (site, how));
-                since.push((site, how));
+                accesses.retain(|&known| known != mark);
+                accesses.push(mark);
             }
         }
     }
 
     pub(crate) fn steps(&mut self, thread: u32, step: Step, value: i32, site: u32) {
+        let mark = Mark {
+            site,
+            does: Does::Step(step),
+        };
         match step {
-            Step::Visible => self.visible.push((thread, site, value)),
+            Step::Visible => self.visible.push(KeyCount {
+                thread,
+                site,
+                keys: value,
+            }),
             Step::Join | Step::Merge => {
-                self.ends.insert((site, step));
+                self.ends.insert(mark);
             }
             Step::Mask | Step::Exponential | Step::Sum | Step::Rescale => {
-                let steps = &mut self.steps_of[thread as usize];
-                steps.retain(|&(_, known)| known != step);
-                steps.push((site, step));
+                let steps = &mut self.steps[thread as usize];
+                steps.retain(|known| known.does != mark.does);
+                steps.push(mark);
             }
         }
     }
@@ -173,13 +201,8 @@ impl Trail {
     pub(crate) fn way(&mut self, thread: u32, element: i32) -> u32 {
         let index = thread as usize;
         if element == 0 {
-            let mut way = Vec::new();
-            for &(site, step) in &self.steps_of[index] {
-                way.push((site, Does::Step(step)));
-            }
-            for (site, how) in std::mem::take(&mut self.since[index]) {
-                way.push((site, Does::Access(how)));
-            }
+            let mut way = self.steps[index].clone();
+            way.append(&mut self.accesses[index]);
             let known = self.ways.iter().rposition(|other| *other == way);
             self.ways_of[index] = known.unwrap_or(self.ways.len()) as u32;
             if known.is_none() {
@@ -211,6 +234,15 @@ pub struct Passed {
     pub places: Vec<Place>,
 }
 
+/// A place that reads a tensor in global memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorRead {
+    /// The name of its allocation.
+    pub tensor: String,
+    /// The source line and those that it was inlined into, innermost first.
+    pub places: Vec<Place>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observations {
     /// The values, thread by thread in program order.
@@ -219,7 +251,7 @@ pub struct Observations {
     /// Ways to the values: where the thread last made each step, then from where it or its warp has
     /// accessed memory since it showed something else, in order.
     pub ways: Vec<Vec<Passed>>,
-    pub reads: Vec<(String, Vec<Place>)>,
+    pub reads: Vec<TensorRead>,
     pub stores: Vec<Vec<Place>>,
     pub ends: Vec<Passed>,
     /// Visible keys of a row, as counted by threads that showed something of it, and where.
@@ -240,7 +272,7 @@ mod tests {
     /// numbers are read as these values.
     fn assert_numbered<T: PartialEq + std::fmt::Debug>(
         name: &str,
-        from_number: fn(u32) -> Option<T>,
+        from_number: impl Fn(u32) -> Option<T>,
         expected: &[(&str, T)],
     ) {
         let header = include_str!("../../include/attn/observe.cuh");

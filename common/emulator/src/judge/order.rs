@@ -170,6 +170,13 @@ struct Lanes {
     clocks: [u32; 32],
 }
 
+/// An event that is added to a set of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Addition {
+    set: u32,
+    event: u32,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     clocks: Clocks,
@@ -177,7 +184,7 @@ pub(crate) struct Order {
     /// A set of reads: one event and the set of the others.
     sets: Interner<(u32, u32)>,
     /// (Set, event) to the set with that event.
-    added: IntegerMap<(u32, u32), u32>,
+    added: IntegerMap<Addition, u32>,
     lanes: Vec<Lanes>,
     /// The index in `lanes` of each warp's present clocks.
     present: Vec<Option<u32>>,
@@ -399,7 +406,8 @@ impl Order {
     /// Returns the set with a read, without those that are ordered before it. But who knows that an
     /// agent's operation is complete knows only of that agent's earlier ones.
     fn add(&mut self, set: u32, event: u32) -> u32 {
-        if let Some(&known) = self.added.get(&(set, event)) {
+        let addition = Addition { set, event };
+        if let Some(&known) = self.added.get(&addition) {
             return known;
         }
         let mut kept = Vec::new();
@@ -415,7 +423,7 @@ impl Order {
         for other in kept.into_iter().rev().chain([event]) {
             result = self.sets.number((result, other));
         }
-        self.added.insert((set, event), result);
+        self.added.insert(addition, result);
         result
     }
 

@@ -85,10 +85,16 @@ impl Raw {
     }
 }
 
+/// A hazard, and the block in which it was first seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeenHazard {
+    pub(super) block: BlockIndex,
+    pub(super) raw: Raw,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hazards {
-    /// Each hazard, with the block in which it was first seen.
-    seen: BTreeMap<Key, (BlockIndex, Raw)>,
+    seen: BTreeMap<Key, SeenHazard>,
 }
 
 impl Hazards {
@@ -96,31 +102,31 @@ impl Hazards {
     pub(crate) fn lacks(&self, raw: &Raw) -> bool {
         self.seen
             .get(&raw.key())
-            .is_none_or(|(_, known)| raw.replaces(known))
+            .is_none_or(|known| raw.replaces(&known.raw))
     }
 
     /// Adds a hazard. Of equal pairs the first is kept, but one between two warps goes before one
     /// within a warp.
     pub(crate) fn add(&mut self, block: BlockIndex, raw: Raw) {
-        let (known_block, known) = self
-            .seen
-            .entry(raw.key())
-            .or_insert((block, Raw { times: 0, ..raw }));
-        let times = known.times + raw.times;
-        if raw.replaces(known) {
-            (*known_block, *known) = (block, raw);
+        let known = self.seen.entry(raw.key()).or_insert(SeenHazard {
+            block,
+            raw: Raw { times: 0, ..raw },
+        });
+        let times = known.raw.times + raw.times;
+        if raw.replaces(&known.raw) {
+            *known = SeenHazard { block, raw };
         }
-        known.times = times;
+        known.raw.times = times;
     }
 
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Raw> {
-        self.seen.values().map(|(_, raw)| raw)
+        self.seen.values().map(|known| &known.raw)
     }
 
     /// Adds the hazards of a later block.
     pub(crate) fn merge(&mut self, later: Self) {
-        for (block, raw) in later.seen.into_values() {
+        for SeenHazard { block, raw } in later.seen.into_values() {
             self.add(block, raw);
         }
     }
@@ -129,7 +135,7 @@ impl Hazards {
     /// write run first, the bytes would have been set.
     pub(crate) fn drop_consequences(&mut self) {
         let mut racing_reads = Vec::new();
-        for (_, raw) in self.seen.values() {
+        for SeenHazard { raw, .. } in self.seen.values() {
             if raw.kind != HazardKind::Race {
                 continue;
             }
@@ -139,19 +145,18 @@ impl Hazards {
                 }
             }
         }
-        self.seen.retain(|_, (_, raw)| {
+        self.seen.retain(|_, SeenHazard { raw, .. }| {
             raw.kind != HazardKind::UninitialisedShared || !racing_reads.contains(&raw.first.site)
         });
     }
 
-    /// Returns each hazard with the block in which it was first seen.
-    pub(super) fn first_seen(&self) -> impl Iterator<Item = &(BlockIndex, Raw)> {
+    pub(super) fn seen_hazards(&self) -> impl Iterator<Item = &SeenHazard> {
         self.seen.values()
     }
 
     pub(crate) fn is_out_of_bounds(&self) -> bool {
         self.seen
             .values()
-            .any(|(_, raw)| raw.kind == HazardKind::OutOfBounds)
+            .any(|known| known.raw.kind == HazardKind::OutOfBounds)
     }
 }

@@ -171,8 +171,15 @@ struct Run {
     signals: [Arrivals; 2],
     fetcher: Agent,
     fetched: u32,
-    /// The agent of each thread's stores, and how many it has issued.
-    storers: [Option<(Agent, u32)>; ALL],
+    /// The agent of each thread's stores.
+    storers: [Option<Storer>; ALL],
+}
+
+/// An agent that stores, and the number of stores that it has issued.
+#[derive(Clone, Copy)]
+struct Storer {
+    agent: Agent,
+    issued: u32,
 }
 
 fn fork(agent: Agent, clock: u32, first: u32, site: u32) -> Fork {
@@ -283,15 +290,17 @@ impl Run {
             }
             Act::Told => judge.complete(thread, self.fetcher, self.fetched),
             Act::StoreRead(at) => {
-                let storer = &mut self.storers[thread as usize];
-                let (agent, clock) = storer.get_or_insert_with(|| (judge.agent(), 0));
-                *clock += 1;
-                let store = fork(*agent, *clock, thread, site);
+                let storer = self.storers[thread as usize].get_or_insert_with(|| Storer {
+                    agent: judge.agent(),
+                    issued: 0,
+                });
+                storer.issued += 1;
+                let store = fork(storer.agent, storer.issued, thread, site);
                 judge.fork_shared(&store, How::StoreRead, at..at + 1);
             }
             Act::StoreWait => {
-                if let Some((agent, clock)) = self.storers[thread as usize] {
-                    judge.complete(thread, agent, clock);
+                if let Some(storer) = self.storers[thread as usize] {
+                    judge.complete(thread, storer.agent, storer.issued);
                 }
             }
             Act::Fence => judge.fence_proxy(thread),

@@ -4,12 +4,19 @@ use super::operation::{Fetch, Fork, TmaBox};
 use super::order::How;
 use super::{Judge, Stop};
 
+/// The rows of a box in global memory.
+struct GlobalRows {
+    traffic: GlobalTraffic,
+    /// The place and bytes of the first one inside the tensor.
+    first_row: Option<(u32, u32)>,
+}
+
 impl Judge {
     pub(crate) fn tma_load<Rows>(&mut self, fork: &Fork, load: TmaBox<Rows>) -> Result<(), Stop>
     where
         Rows: Iterator<Item = (usize, usize)>,
     {
-        let (traffic, first_row) = self.rows(fork, How::TmaRead, load.rows)?;
+        let GlobalRows { traffic, first_row } = self.rows(fork, How::TmaRead, load.rows)?;
         let range = load.offset..load.offset + load.bytes;
         self.fork_shared(fork, How::TmaWrite, range.clone());
         self.fetches.push(Fetch { range, first_row });
@@ -58,20 +65,21 @@ impl Judge {
         };
         let range = store.offset..store.offset + store.bytes;
         self.fork_shared(&fork(reads), How::StoreRead, range);
-        let (traffic, _) = self.rows(&fork(writes), How::StoreWrite, store.rows)?;
+        let traffic = self
+            .rows(&fork(writes), How::StoreWrite, store.rows)?
+            .traffic;
         self.outcome.counters.tma_write_bytes += traffic.bytes;
         self.outcome.counters.global_write += traffic;
         Ok(())
     }
 
-    /// Judges the global side of a box: one request, each sector once. Returns place and bytes of
-    /// its first row, too.
+    /// Judges the global side of a box: one request, each sector once.
     fn rows(
         &mut self,
         fork: &Fork,
         how: How,
         rows: impl Iterator<Item = (usize, usize)>,
-    ) -> Result<(GlobalTraffic, Option<(u32, u32)>), Stop> {
+    ) -> Result<GlobalRows, Stop> {
         let mut traffic = GlobalTraffic {
             requests: 1,
             ..GlobalTraffic::default()
@@ -92,6 +100,6 @@ impl Judge {
             }
             last_sector = Some(last);
         }
-        Ok((traffic, first_row))
+        Ok(GlobalRows { traffic, first_row })
     }
 }

@@ -34,8 +34,15 @@ pub(crate) struct Issued {
     shape: Shape,
     base: usize,
     pub(crate) macs: u64,
-    /// Warps whose wait is over, and the number of products that it covers.
-    pub(crate) woken: Vec<(u32, u64)>,
+    pub(crate) woken: Vec<Woken>,
+}
+
+/// A warp whose wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Woken {
+    pub(crate) warp: u32,
+    /// The number of products that the wait covers.
+    pub(crate) covered: u64,
 }
 
 impl Issued {
@@ -215,13 +222,12 @@ impl Products {
         }
     }
 
-    /// Ends the waits that cover only some of the first `issued` products. Returns the warps, and
-    /// how many products each wait covers.
+    /// Ends the waits that cover only some of the first `issued` products.
     ///
     /// # Safety
     ///
     /// The lanes of a warp that waits stand at their wait.
-    unsafe fn finish_waits(&mut self, index: usize, issued: u64) -> Result<Vec<(u32, u64)>, Fault> {
+    unsafe fn finish_waits(&mut self, index: usize, issued: u64) -> Result<Vec<Woken>, Fault> {
         let mut woken = Vec::new();
         for member in 0..WARPS {
             let warp = index as u32 * WARPS + member;
@@ -232,7 +238,10 @@ impl Products {
             // SAFETY: the caller's.
             unsafe { self.finish(warp, wait.covered, &wait.named) }
                 .map_err(|misuse| self.fault(warp, &wait.call, misuse))?;
-            woken.push((warp, wait.covered));
+            woken.push(Woken {
+                warp,
+                covered: wait.covered,
+            });
         }
         Ok(woken)
     }

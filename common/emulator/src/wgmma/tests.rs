@@ -106,7 +106,13 @@ fn who_waits_goes_on_when_the_last_warp_has_issued() {
         (case.issue(3).unwrap().woken, case.issue(1).unwrap().woken),
         (vec![], vec![])
     );
-    assert_eq!(case.issue(2).unwrap().woken, [(0, 1)]);
+    assert_eq!(
+        case.issue(2).unwrap().woken,
+        [Woken {
+            warp: 0,
+            covered: 1
+        }]
+    );
     assert_eq!(case.d[..32], [[16.0; 4]; 32]);
     assert_eq!(case.products.held(0), 0..0);
     let held = case

@@ -85,7 +85,7 @@ pub fn row_starts() -> [i32; 32] {
 }
 
 /// Returns a multiply-accumulate of 16 x K by K x 8, laid over the lanes as in the PTX ISA.
-fn mma(seed: u64, code: Code) -> ([Vec<u8>; 3], Vec<u8>) {
+fn mma(text: &str, seed: u64, code: Code) -> Case {
     let per_register = 4 / code.bytes();
     let half = 4 * per_register; // of K
     // Exact as f16, bf16 and e4m3, and so is every sum of their products.
@@ -127,12 +127,11 @@ fn mma(seed: u64, code: Code) -> ([Vec<u8>; 3], Vec<u8>) {
         bytes_of(&b_registers),
         bytes_of(&c_registers),
     ];
-    (inputs, bytes_of(&d_registers))
+    Case::new(text, inputs, bytes_of(&d_registers))
 }
 
-/// Returns 1,024 different elements in shared memory, rows at odd places, and the registers that
-/// the lanes must receive.
-fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 2], Vec<u8>) {
+/// Returns a load from 1,024 different elements in shared memory, rows at odd places.
+fn ldmatrix(text: &str, matrices: usize, is_transposed: bool) -> Case {
     // The last lanes' may be ignored.
     let starts = row_starts();
     let element = |matrix: usize, row: usize, col: usize| {
@@ -154,7 +153,7 @@ fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 2], Vec<u8>) {
     }
     let memory: Vec<u16> = (1000..2024).collect();
     let inputs = [bytes_of(&memory), bytes_of(&starts)];
-    (inputs, bytes_of(&registers))
+    Case::new(text, inputs, bytes_of(&registers))
 }
 
 fn cases() -> Vec<Case> {
@@ -188,8 +187,7 @@ fn matrix_cases() -> Vec<Case> {
             ("mma_m16n8k16_bf16_f32<<<1, 32, 0>>>()", Code::Bf16),
             ("mma_m16n8k32_e4m3_f32<<<1, 32, 0>>>()", Code::E4m3),
         ] {
-            let (inputs, expected) = mma(seed, code);
-            cases.push(Case::new(text, inputs, expected));
+            cases.push(mma(text, seed, code));
         }
     }
     for (text, matrices, is_transposed) in [
@@ -198,8 +196,7 @@ fn matrix_cases() -> Vec<Case> {
         ("ldmatrix_x2<<<1, 32, 2048>>>()", 2, false),
         ("ldmatrix_x2_trans<<<1, 32, 2048>>>()", 2, true),
     ] {
-        let (inputs, expected) = ldmatrix(matrices, is_transposed);
-        cases.push(Case::new(text, inputs, expected));
+        cases.push(ldmatrix(text, matrices, is_transposed));
     }
     let a: Vec<i32> = numbers(7, 8).take(256).collect();
     let b: Vec<i32> = numbers(8, 8).take(128).collect();

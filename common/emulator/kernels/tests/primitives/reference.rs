@@ -14,15 +14,20 @@ use crate::launch::{Plain, SCHEDULES, launch};
 // SAFETY: addresses and 32-bit numbers without padding.
 unsafe impl Plain for Params {}
 
-/// Returns outputs and log-sum-exps.
+/// The results of the kernel of references.
+struct Attended<T> {
+    output: Vec<T>,
+    lse: Vec<f64>,
+}
+
 fn attend<T: Copy + Default>(
     kernel: &str,
     layout: &Layout<'_, T>,
     schedule: Schedule,
-) -> (Vec<T>, Vec<f64>) {
+) -> Attended<T> {
     let blocks = layout.tiles.len();
     let mut weights = vec![T::default(); blocks * layout.weights_of_tile()];
-    let mut out = vec![T::default(); layout.q.len()];
+    let mut output = vec![T::default(); layout.q.len()];
     let mut lse = vec![0.0; layout.rows()];
     let params = Params {
         q: layout.q.as_ptr().cast(),
@@ -30,7 +35,7 @@ fn attend<T: Copy + Default>(
         values: layout.values.as_ptr().cast(),
         tiles: layout.tiles.as_ptr(),
         weights: weights.as_mut_ptr().cast(),
-        out: out.as_mut_ptr().cast(),
+        out: output.as_mut_ptr().cast(),
         lse: lse.as_mut_ptr(),
         seq_kv: layout.seq_kv as i32,
         head_dim: layout.head_dim as i32,
@@ -41,7 +46,7 @@ fn attend<T: Copy + Default>(
         .schedule(schedule)
         .output::<u8>(0)
         .unwrap_or_else(|fault| panic!("{kernel}, {schedule:?}: {fault}"));
-    (out, lse)
+    Attended { output, lse }
 }
 
 /// Computes what a GPU would in place of `host`.
@@ -55,13 +60,13 @@ fn emulated(inputs: &Inputs, host: &Reference, schedule: Schedule) -> Reference 
             schedule,
         )
     };
-    let (output, lse) = exact(&operands.map(Operand::dequantised));
+    let Attended { output, lse } = exact(&operands.map(Operand::dequantised));
     let codes = operands.map(Operand::codes);
     let layout = baseline_layout(inputs, &codes, rows, host.probability);
-    let mut baseline = attend("reference_f32", &layout, schedule).0;
+    let mut baseline = attend("reference_f32", &layout, schedule).output;
     problem.dtype.output().round_all(&mut baseline);
     let unquantised =
-        (problem.dtype == Dtype::E4m3).then(|| exact(&operands.map(unquantised_values)).0);
+        (problem.dtype == Dtype::E4m3).then(|| exact(&operands.map(unquantised_values)).output);
     Reference {
         output,
         lse,
@@ -133,6 +138,9 @@ fn it_computes_rows_that_are_apart() {
     agree(&problem, &host, &gpu).unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// A change of a table of tiles that makes it wrong.
+type Mistake = fn(&mut Layout<'_, f64>);
+
 // A table of tiles has a fault for each thing that it says.
 #[test]
 fn a_wrong_tile_is_not_the_hosts_reference() {
@@ -140,10 +148,10 @@ fn a_wrong_tile_is_not_the_hosts_reference() {
     let inputs = Inputs::generate(&problem, Family::Shifted, 0);
     let host = reference(&inputs, Probability::F16).unwrap();
     let values = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
-    let judge = |break_it: fn(&mut Layout<'_, f64>)| {
+    let judge = |break_it: Mistake| {
         let mut layout = exact_layout(&problem, &host.rows, &values);
         break_it(&mut layout);
-        let (output, lse) = attend("reference_f64", &layout, SCHEDULES[0]);
+        let Attended { output, lse } = attend("reference_f64", &layout, SCHEDULES[0]);
         let gpu = Reference {
             output,
             lse,
@@ -154,7 +162,7 @@ fn a_wrong_tile_is_not_the_hosts_reference() {
     assert!(judge(|_| ()));
     // A row without a key sees one; a row that sees one sees none; the last key is forgotten; and a
     // scale is wrong in its 30th bit.
-    let faults: [fn(&mut Layout<'_, f64>); 4] = [
+    let faults: [Mistake; 4] = [
         |layout| layout.tiles[0].visible[0] = 1,
         |layout| layout.tiles[1].visible[0] -= 1,
         |layout| layout.tiles[2].visible[0] -= 1,

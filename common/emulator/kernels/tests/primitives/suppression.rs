@@ -7,36 +7,24 @@ use emulator::Place;
 
 use crate::launch::{SCHEDULES, assert_clean, launch, place};
 
-/// Sites that their kernels do without: file, words of the line, and reason.
-const REDUNDANT: [(&str, &str, &str); 7] = [
-    (
-        "cp_async.cu",
-        "cp_async_wait_group<2>",
-        "the kernel reads after the last wait, which covers all groups",
-    ),
-    ("cp_async.cu", "cp_async_wait_group<1>", "the same"),
-    (
-        "hazards.cu",
-        "// all rows are there",
-        "each thread reads the column that it has written",
-    ),
-    (
-        "hazards.cu",
-        "// the words are there",
-        "each thread reads the words that it has written",
-    ),
-    (
-        "hazards.cu",
-        "// at the end",
-        "nobody reads what was copied",
-    ),
-    ("mbarrier.cu", "// the second", "nothing comes after it"),
-    (
-        "wmma.cu",
-        "// the old elements have been read",
-        "each lane stores the elements that it has loaded",
-    ),
-];
+/// Returns the sites that their kernels do without.
+fn redundant_sites() -> [Place; 7] {
+    [
+        // The kernel reads after the last wait, which covers all groups.
+        place("cp_async.cu", "cp_async_wait_group<2>"),
+        place("cp_async.cu", "cp_async_wait_group<1>"),
+        // Each thread reads the column that it has written.
+        place("hazards.cu", "// all rows are there"),
+        // Each thread reads the words that it has written.
+        place("hazards.cu", "// the words are there"),
+        // Nobody reads what was copied.
+        place("hazards.cu", "// at the end"),
+        // Nothing comes after it.
+        place("mbarrier.cu", "// the second"),
+        // Each lane stores the elements that it has loaded.
+        place("wmma.cu", "// the old elements have been read"),
+    ]
+}
 
 /// Correct launches that together need each of their sites.
 const CORRECT: [&str; 51] = [
@@ -154,8 +142,7 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         .filter(|(_, is_needed)| !is_needed)
         .map(|(place, _)| place)
         .collect();
-    let listed = REDUNDANT.map(|(file, words, _reason)| place(file, words));
-    assert_eq!(redundant, listed);
+    assert_eq!(redundant, redundant_sites());
     assert_eq!(
         operations.iter().map(String::as_str).collect::<Vec<_>>(),
         OPERATIONS

@@ -86,16 +86,27 @@ const PLACES: [[i32; 4]; 13] = [
     [0, 0, -1, 1],
 ];
 
-/// Returns each box of each tensor: its layout, how it is loaded and, where it does not begin
-/// before the tensor, how it is stored.
-fn boxes() -> Vec<(Vec<Option<usize>>, Case, Option<Case>)> {
+/// A box of a tensor.
+struct TensorBox {
+    /// The place of each byte in the tensor, if it has one there.
+    layout: Vec<Option<usize>>,
+    load: Case,
+    /// None where the box begins before the tensor.
+    store: Option<Case>,
+}
+
+/// Returns each box of each tensor.
+fn boxes() -> Vec<TensorBox> {
     let mut boxes = Vec::new();
     for (swizzle, element_bytes) in [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)] {
         let tensor = Tensor::new(swizzle, element_bytes);
         boxes.extend(PLACES.map(|place| {
             let is_stored = place.iter().all(|&at| at >= 0);
-            let store = is_stored.then(|| tensor.store(place));
-            (tensor.layout(place), tensor.load(place), store)
+            TensorBox {
+                layout: tensor.layout(place),
+                load: tensor.load(place),
+                store: is_stored.then(|| tensor.store(place)),
+            }
         }));
     }
     boxes
@@ -146,7 +157,7 @@ impl Tensor {
 /// Returns boxes at all places, and launches that give what the first schedule gives.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (_, load, store) in boxes() {
+    for TensorBox { load, store, .. } in boxes() {
         cases.push(load);
         cases.extend(store);
     }
@@ -182,7 +193,12 @@ pub fn cases() -> Vec<Case> {
 
 #[test]
 fn bytes_of_a_box_are_counted_as_far_as_they_lie_in_the_tensor() {
-    for (layout, load, store) in boxes() {
+    for tensor_box in boxes() {
+        let TensorBox {
+            layout,
+            load,
+            store,
+        } = tensor_box;
         let inside = layout.iter().flatten().count() as u64;
         let loaded = load.run.counted(layout.len());
         assert_eq!(

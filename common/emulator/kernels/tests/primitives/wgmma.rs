@@ -41,6 +41,13 @@ fn whole(seed: u64, count: usize) -> Vec<i32> {
     numbers(seed, 4).take(count).collect()
 }
 
+/// A product in one form.
+struct Product {
+    operands: [Vec<u8>; 2],
+    /// The results for a D that starts with 0 or with 3 row - 2 col.
+    results: [Vec<f32>; 2],
+}
+
 impl Form {
     /// Reads name, element, swizzle, N, K, TRANS_B, and whether A is in registers.
     fn new(arguments: &str) -> Self {
@@ -80,13 +87,12 @@ impl Form {
         (64 + columns) * self.k * self.code.bytes()
     }
 
-    /// Returns both operands, and the results for a D that starts with 0 or with 3 row - 2 col.
-    fn case(&self, seed: u64) -> ([Vec<u8>; 2], [Vec<f32>; 2]) {
+    fn product(&self, seed: u64) -> Product {
         let Self { n, k, .. } = *self;
         let (a, b) = (whole(seed, 64 * k), whole(seed + 1, n * k));
         // Steps from one column of B to the next, and from one K to the next.
         let (across, along) = if self.is_transposed { (1, n) } else { (k, 1) };
-        let product = |row: usize, col: usize| {
+        let dot_product = |row: usize, col: usize| {
             (0..k)
                 .map(|depth| a[row * k + depth] * b[col * across + depth * along])
                 .sum::<i32>()
@@ -95,11 +101,14 @@ impl Form {
             let mut d = Vec::new();
             for (row, col) in (0..64 * n).map(|i| (i / n, i % n)) {
                 let start = more * (3 * row as i32 - 2 * col as i32);
-                d.push((start + product(row, col)) as f32);
+                d.push((start + dot_product(row, col)) as f32);
             }
             d
         });
-        ([self.encoded(&a), self.encoded(&b)], results)
+        Product {
+            operands: [self.encoded(&a), self.encoded(&b)],
+            results,
+        }
     }
 
     fn launch(&self, more: usize) -> String {
@@ -114,7 +123,7 @@ impl Form {
 #[test]
 fn products_are_counted() {
     for form in forms() {
-        let run = form.run(&form.case(0).0, 1);
+        let run = form.run(&form.product(0).operands, 1);
         let counted = run.counted(64 * form.n * 4);
         let depth = 32 / form.code.bytes();
         let (macs, ops) = (64 * form.n * form.k, 4 * form.k / depth); // one of each warp
@@ -131,23 +140,13 @@ fn products_are_counted() {
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (seed, form) in (0..).zip(forms()) {
-        let (inputs, expected) = form.case(seed);
-        for (more, d) in expected.iter().enumerate() {
-            cases.push(Case::new(form.launch(more), inputs.clone(), bytes_of(d)));
+        let Product { operands, results } = form.product(seed);
+        for (more, d) in results.iter().enumerate() {
+            cases.push(Case::new(form.launch(more), operands.clone(), bytes_of(d)));
         }
     }
-    let (operands, registers) = two_groups();
-    cases.push(Case::new(
-        "wgmma_two_groups<<<1, 128, 16384>>>()",
-        operands,
-        bytes_of(&registers),
-    ));
-    let (matrices, stored) = stored_matrices();
-    cases.push(Case::new(
-        "stmatrix_x4<<<1, 32, 2048>>>()",
-        matrices,
-        stored,
-    ));
+    cases.push(two_groups());
+    cases.push(stored_matrices());
     let marks: [i32; 384] = from_fn(|thread| if thread < 128 { 1 } else { 2 });
     cases.push(Case::new(
         "registers_change_hands<<<1, 384, 0>>>()",
@@ -157,8 +156,8 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Returns the operands of `wgmma_two_groups`, and each thread's registers in the end.
-fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
+/// Returns a launch that leaves each thread's registers.
+fn two_groups() -> Case {
     let (a, b) = (whole(5, 4096), whole(6, 4096));
     let product = |row: usize, col: usize| {
         (0..64)
@@ -176,12 +175,16 @@ fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
         // (10 + p) / 2 + p + p / 2
         expected.extend(products.iter().map(|p| 5.0 + 2.0 * p));
     }
-    ([a, b].map(|values| bytes_of(&halves(&values))), expected)
+    Case::new(
+        "wgmma_two_groups<<<1, 128, 16384>>>()",
+        [a, b].map(|values| bytes_of(&halves(&values))),
+        bytes_of(&expected),
+    )
 }
 
-/// Returns the registers of each lane and the byte that it passes as its row; shared memory in the
-/// end.
-fn stored_matrices() -> ([Vec<u8>; 2], Vec<u8>) {
+/// Returns a store of the registers of each lane, at the byte that it passes as its row; it leaves
+/// shared memory.
+fn stored_matrices() -> Case {
     let starts = row_starts();
     let code = |matrix: usize, row: usize, col: usize| (1000 + matrix * 64 + row * 8 + col) as u16;
     let registers: [u16; 256] = from_fn(|i| code(i / 2 % 4, i / 8 / 4, i / 8 % 4 * 2 + i % 2));
@@ -189,7 +192,11 @@ fn stored_matrices() -> ([Vec<u8>; 2], Vec<u8>) {
     for (lane, start) in starts.into_iter().enumerate() {
         (0..8).for_each(|col| stored[start as usize / 2 + col] = code(lane / 8, lane % 8, col));
     }
-    ([bytes_of(&registers), bytes_of(&starts)], bytes_of(&stored))
+    Case::new(
+        "stmatrix_x4<<<1, 32, 2048>>>()",
+        [bytes_of(&registers), bytes_of(&starts)],
+        bytes_of(&stored),
+    )
 }
 
 #[test]
