@@ -5,8 +5,11 @@ use crate::identity::hex_sha256;
 use object::{Object, ObjectSection};
 use std::collections::BTreeMap;
 
-/// Returns the SHA-256 of `.text.<symbol>`, by symbol.
-pub(crate) fn text_hashes(cubin: &[u8]) -> Result<BTreeMap<String, String>, object::Error> {
+/// The SHA-256 of `.text.<symbol>`, by symbol.
+pub(crate) type TextHashes = BTreeMap<String, String>;
+
+/// Hashes the code of each entry.
+pub(crate) fn text_hashes(cubin: &[u8]) -> Result<TextHashes, object::Error> {
     let file = object::File::parse(cubin)?;
     let mut hashes = BTreeMap::new();
     for section in file.sections() {

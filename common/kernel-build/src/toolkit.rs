@@ -9,11 +9,16 @@ const IN_WORKSPACE: &str = ".cuda/nvidia/cu13/bin/nvcc";
 
 pub(crate) const REMEDY: &str = "run scripts/cuda-toolkit, or set NVCC or CUDA_HOME";
 
+/// Returns an environment variable's value; an empty one counts as unset.
+type ReadVariable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+
+/// Returns whether a path is a file.
+type IsFile<'a> = dyn Fn(&Path) -> bool + 'a;
+
 /// Everything the search looks at, so that tests can stand in for it.
 struct Surroundings<'a> {
-    /// Returns an environment variable's value; an empty one counts as unset.
-    variable: &'a dyn Fn(&str) -> Option<OsString>,
-    is_file: &'a dyn Fn(&Path) -> bool,
+    variable: &'a ReadVariable<'a>,
+    is_file: &'a IsFile<'a>,
     root: &'a Path,
 }
 
@@ -71,7 +76,7 @@ impl Surroundings<'_> {
 }
 
 /// Returns the value of a variable that is set and not empty.
-fn set_variable(variable: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Option<OsString> {
+fn set_variable(variable: &ReadVariable<'_>, name: &str) -> Option<OsString> {
     variable(name).filter(|value| !value.is_empty())
 }
 
@@ -83,7 +88,7 @@ struct Home {
 }
 
 /// Returns the folders of `CUDA_HOME` and `CUDA_PATH`, where set.
-fn homes(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Home> {
+fn homes(variable: &ReadVariable<'_>) -> Vec<Home> {
     let mut homes = Vec::new();
     for name in ["CUDA_HOME", "CUDA_PATH"] {
         if let Some(folder) = set_variable(variable, name) {
@@ -102,10 +107,7 @@ pub fn homes_without_nvcc() -> Vec<(&'static str, String)> {
     without_nvcc(&|name| std::env::var_os(name), &Path::is_file)
 }
 
-fn without_nvcc(
-    variable: &dyn Fn(&str) -> Option<OsString>,
-    is_file: &dyn Fn(&Path) -> bool,
-) -> Vec<(&'static str, String)> {
+fn without_nvcc(variable: &ReadVariable<'_>, is_file: &IsFile<'_>) -> Vec<(&'static str, String)> {
     homes(variable)
         .into_iter()
         .filter(|home| !is_file(&home.nvcc))
@@ -194,10 +196,10 @@ mod tests {
             find(&variables, &ALL),
             Ok(Some("/opt/b/bin/nvcc".to_string()))
         );
-        let variable = |name: &str| value_of(&variables, name);
         let reason = "/gone/bin/nvcc does not exist".to_string();
         assert_eq!(
-            without_nvcc(&variable, &|path| path.starts_with("/opt/b")),
+            without_nvcc(&|name| value_of(&variables, name), &|path| path
+                .starts_with("/opt/b")),
             [("CUDA_HOME", reason)]
         );
     }
