@@ -56,7 +56,7 @@ pub fn models() -> Vec<Model> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::choice::{Chooser, Cost, Gpu, TERMS, Wanted};
+    use common::choice::{Choice, Chooser, Cost, Gpu, TERMS, Wanted};
     use common::limits::DeviceLimits;
     use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
     use common::stage::Unsupported;
@@ -130,17 +130,16 @@ mod tests {
         fn choose(self, problem: &Problem, wanted: Wanted) -> Result<String, Unsupported> {
             let stages = self.stages();
             let chooser = Chooser::new(&stages, &models(), &self.gpu());
-            let (stage, prepared) = chooser.choose(&stages, problem, wanted)?;
+            let Choice { stage, prepared } = chooser.choose(&stages, problem, wanted)?;
             let wanted_with_lse = Wanted {
                 lse: true,
                 ..wanted
             };
-            let (lse_stage, prepared_with_lse) =
-                chooser.choose(&stages, problem, wanted_with_lse)?;
-            assert!(prepared_with_lse.lse);
+            let with_lse = chooser.choose(&stages, problem, wanted_with_lse)?;
+            assert!(with_lse.prepared.lse);
             if prepared.kernel.lse {
                 assert_eq!(
-                    (lse_stage.info().id, &prepared_with_lse.kernel.variant),
+                    (with_lse.stage.info().id, &with_lse.prepared.kernel.variant),
                     (stage.info().id, &prepared.kernel.variant),
                     "a variant that writes log-sum-exps is taken for both"
                 );
@@ -152,10 +151,10 @@ mod tests {
         fn choose_by(self, models: &[Model], dtype: Dtype) -> String {
             let stages = self.stages();
             let chooser = Chooser::new(&stages, models, &self.gpu());
-            let (_, prepared) = chooser
+            let choice = chooser
                 .choose(&stages, &mission(dtype), Wanted::default())
                 .unwrap();
-            prepared.kernel.variant.clone()
+            choice.prepared.kernel.variant.clone()
         }
 
         fn choose_for(self, shape: &str, dtype: Dtype, mask: Mask) -> String {
@@ -321,9 +320,9 @@ mod tests {
                 batch_invariant,
                 ..Wanted::default()
             };
-            let (_, prepared) = chooser.choose(&stages, &problem, wanted).unwrap();
+            let choice = chooser.choose(&stages, &problem, wanted).unwrap();
             assert_eq!(
-                prepared.kernel.variant, expected,
+                choice.prepared.kernel.variant, expected,
                 "{heads_kv}, invariant: {batch_invariant}"
             );
         }
@@ -377,7 +376,7 @@ mod tests {
         let gpu = device("GPU", "sm_90", 132).gpu();
         let chooser = Chooser::new(&loaded, &models, &gpu);
         match chooser.choose(&loaded, &mission(dtype), wanted) {
-            Ok((stage, _)) => Ok(stage.info().id),
+            Ok(choice) => Ok(choice.stage.info().id),
             Err(refusal) => Err(refusal.to_string()),
         }
     }

@@ -7,8 +7,8 @@ use crate::call::Checked;
 use crate::choice;
 use crate::context::{Current, Primary};
 use crate::failure::{Code, Failure};
-use common::choice::{self as model, Chooser, Wanted};
-use common::device::cuda::{self, CudaError};
+use common::choice::{self as model, Choice, Chooser, Wanted};
+use common::device::cuda::{self, CudaError, FoundGpu};
 use common::limits::DeviceLimits;
 use common::maps::{self, BoxRows};
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -119,9 +119,12 @@ fn driver(doing: &'static str) -> impl Fn(DriverError) -> Failure {
     move |error| CudaError::Driver { doing, error }.into()
 }
 
+/// A GPU, or why it cannot be opened.
+type OpenedOnce = OnceLock<Result<Gpu, Failure>>;
+
 /// Returns a GPU, which the first call that needs it opens.
 fn gpu(device: i32) -> Result<&'static Gpu, Failure> {
-    static GPUS: [OnceLock<Result<Gpu, Failure>>; MAX_GPUS] = [const { OnceLock::new() }; MAX_GPUS];
+    static GPUS: [OpenedOnce; MAX_GPUS] = [const { OpenedOnce::new() }; MAX_GPUS];
     let ordinal = usize::try_from(device).unwrap_or(MAX_GPUS);
     let Some(slot) = GPUS.get(ordinal) else {
         let last = MAX_GPUS - 1;
@@ -143,7 +146,7 @@ fn open(ordinal: usize, mut stages: Vec<LoadedStage>) -> Result<Gpu, Failure> {
         let stage = first_stage.to_string();
         return Err(CudaError::NotBuilt { stage }.into());
     }
-    let (device, info) = cuda::find(ordinal)?;
+    let FoundGpu { device, info } = cuda::find(ordinal)?;
     let limits: DeviceLimits = info.limits();
     for stage in &mut stages {
         stage.device = Some(limits);
@@ -247,7 +250,7 @@ impl Gpu {
     }
 
     fn new_plan(&self, problem: &Problem, wanted: Wanted) -> Result<Plan, Failure> {
-        let (stage, prepared) = self.chooser.choose(&self.stages, problem, wanted)?;
+        let Choice { stage, prepared } = self.chooser.choose(&self.stages, problem, wanted)?;
         let id = stage.info().id;
         let kernel = prepared.kernel;
         let no_code = |error| CudaError::NoCode {

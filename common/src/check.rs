@@ -1,7 +1,7 @@
 //! Puts one case through the correctness gates: lays inputs out, launches, compares, judges.
 
 use crate::device::cuda::{CudaDevice, CudaError};
-use crate::device::emulated::{self, Selection};
+use crate::device::emulated::{self, Selection, TracedExecution};
 use crate::device::{Execution, Staged};
 use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role, Traced};
 use crate::image::Layout;
@@ -231,11 +231,11 @@ pub fn launch(
         && !traced.is_empty()
     {
         let first = prepare_launch(&prepared, staged, 0);
-        let (h1, traced_runs) = judge_hazards(&first, staged.of_launch(0), traced)
+        let hazards = judge_hazards(&first, staged.of_launch(0), traced)
             .map_err(|fault| NoOutput::of_fault("traced", &fault))?;
         // An access outside of the tensors would find no memory far apart.
-        if !h1.is_fail() {
-            runs.extend(traced_runs);
+        if !hazards.h1.is_fail() {
+            runs.extend(hazards.runs);
             let execution =
                 emulated::execute_far_apart(&prepared, staged.of_launch(1), schedules[0])
                     .map_err(|fault| NoOutput::of_fault("rows far apart", &fault))?;
@@ -245,7 +245,7 @@ pub fn launch(
                 execution,
             });
         }
-        findings.push(h1);
+        findings.push(hazards.h1);
     }
     Ok(Launched {
         staged: Arc::clone(staged),
@@ -417,16 +417,22 @@ fn launch_all(
     Ok(runs)
 }
 
-/// Judges H1 on strided tensors. Returns what the traced launches left, too, for C5: the builds
-/// differ in where registers lie.
+/// The verdict on the hazards of traced launches.
+struct JudgedHazards {
+    h1: GateResult,
+    /// The outputs of the launches, for C5: the builds differ in where registers lie.
+    runs: Vec<Run>,
+}
+
+/// Judges H1 on strided tensors.
 fn judge_hazards(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedules: &[Schedule],
-) -> Result<(GateResult, Vec<Run>), Fault> {
+) -> Result<JudgedHazards, Fault> {
     let (mut reports, mut runs) = (Vec::new(), Vec::new());
     for &schedule in schedules {
-        let (report, execution) =
+        let TracedExecution { report, execution } =
             emulated::execute_traced(prepared, staged, schedule, &Selection::default())?;
         reports.push((format!("{schedule:?}"), report));
         runs.push(Run {
@@ -440,7 +446,10 @@ fn judge_hazards(
         .map(|(label, report)| Traced { label, report })
         .collect();
     let elements: usize = staged.problem.shape.q_extents().iter().product();
-    Ok((gate::h1(&traced, 2 * elements as u64), runs))
+    Ok(JudgedHazards {
+        h1: gate::h1(&traced, 2 * elements as u64),
+        runs,
+    })
 }
 
 #[cfg(test)]

@@ -148,8 +148,21 @@ struct Candidate {
 #[derive(Clone, Debug)]
 pub struct Chooser {
     multiprocessors: u32,
-    /// The candidates, keyed by element type and head size.
-    candidates: BTreeMap<(Dtype, usize), Vec<Candidate>>,
+    candidates: BTreeMap<Operands, Vec<Candidate>>,
+}
+
+/// The properties of operands for which kernels are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Operands {
+    dtype: Dtype,
+    head_dim: usize,
+}
+
+/// A variant that is chosen for a problem, ready to launch.
+#[derive(Clone, Debug)]
+pub struct Choice<'a> {
+    pub stage: &'a LoadedStage,
+    pub prepared: Prepared<'a>,
 }
 
 /// The number of heads of the one sequence as which a problem is chosen that must not depend on the
@@ -175,7 +188,10 @@ impl Chooser {
                     if !cost.covers(stage, kernel) || stage.refuse(kernel).is_err() {
                         continue;
                     }
-                    let instances = candidates.entry((kernel.dtype, kernel.head_dim));
+                    let instances = candidates.entry(Operands {
+                        dtype: kernel.dtype,
+                        head_dim: kernel.head_dim,
+                    });
                     instances.or_default().push(Candidate {
                         stage: stage_index,
                         kernel: kernel_index,
@@ -202,11 +218,14 @@ impl Chooser {
         stages: &'a [LoadedStage],
         problem: &Problem,
         wanted: Wanted,
-    ) -> Result<(&'a LoadedStage, Prepared<'a>), Unsupported> {
+    ) -> Result<Choice<'a>, Unsupported> {
         let writes_lse = wanted.lse || wanted.batch_invariant;
         if let Some((stage, kernel)) = self.fastest(stages, problem, wanted) {
             let prepared = stage.launch(kernel, problem)?;
-            return Ok((stage, with_lse_if(writes_lse, prepared)?));
+            return Ok(Choice {
+                stage,
+                prepared: with_lse_if(writes_lse, prepared)?,
+            });
         }
         let mut refusal = None;
         for stage in stages.iter().rev() {
@@ -216,7 +235,7 @@ impl Chooser {
                     .prepare(variant, problem)
                     .and_then(|prepared| with_lse_if(writes_lse, prepared));
                 match outcome {
-                    Ok(prepared) => return Ok((stage, prepared)),
+                    Ok(prepared) => return Ok(Choice { stage, prepared }),
                     Err(reason) => refusal = Some(reason),
                 }
             }
@@ -240,9 +259,10 @@ impl Chooser {
         let needs_lse = wanted.lse || wanted.batch_invariant;
         let mut fastest = None;
         let mut least_us = f64::INFINITY;
-        let instances = self
-            .candidates
-            .get(&(problem.dtype, problem.shape.head_dim))?;
+        let instances = self.candidates.get(&Operands {
+            dtype: problem.dtype,
+            head_dim: problem.shape.head_dim,
+        })?;
         for candidate in instances {
             let stage = &stages[candidate.stage];
             let kernel = &stage.kernels[candidate.kernel];
@@ -451,13 +471,8 @@ mod tests {
 
     #[test]
     fn the_keys_of_causal_tiles_are_counted_without_a_loop() {
-        let cases: [(usize, usize, usize); 4] = [
-            (512, 512, 64),
-            (512, 8192, 64),
-            (1024, 256, 64),
-            (64, 1, 64),
-        ];
-        for (queries, keys, rows) in cases {
+        let rows = 64;
+        for (queries, keys) in [(512usize, 512), (512, 8192), (1024, 256), (64, 1)] {
             let tiles = queries / rows;
             let counted: usize = (1..=tiles)
                 .map(|tile| (tile * rows + keys).saturating_sub(queries).min(keys))

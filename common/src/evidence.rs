@@ -6,7 +6,7 @@ use crate::problem::{Mask, Problem, Shape};
 use crate::stage::{Prepared, Unsupported};
 use emulator::trace::Counted;
 pub use emulator::trace::Counters;
-use emulator::{Fault, Schedule};
+use emulator::{BlockIndex, Fault, Schedule};
 
 /// The counters of a launch.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +52,7 @@ pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, 
 fn count_blocks(
     prepared: &Prepared<'_>,
     staged: &Staged,
-    blocks: Option<&[[u32; 3]]>,
+    blocks: Option<&[BlockIndex]>,
 ) -> Result<Counted, NotCounted> {
     let selection = Selection {
         blocks,

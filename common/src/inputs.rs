@@ -5,6 +5,7 @@
 use crate::e4m3::E4m3;
 use crate::problem::{Dtype, Problem};
 use crate::quantise;
+use families::Drawn;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -312,7 +313,7 @@ impl Inputs {
     /// Draws Q, K and V independent of each other: same-tensor inputs hide swapped operands (P30).
     pub fn generate(problem: &Problem, family: Family, seed: u64) -> Self {
         let draw = |tensor, extents| {
-            let (values, scales) = families::draw(family, seed, tensor, extents);
+            let Drawn { values, scales } = families::draw(family, seed, tensor, extents);
             Operand::rounded(extents, problem.dtype, values, scales)
         };
         let (q_extents, kv_extents) = (problem.shape.q_extents(), problem.shape.kv_extents());

@@ -296,53 +296,53 @@ pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
     const BOTH: &[Mask] = &Mask::ALL;
     const FULL: &[Mask] = &[Mask::Full];
     const CAUSAL: &[Mask] = &[Mask::Causal];
-    let shapes: [(&str, Kind, &[Mask], &str); 34] = [
-        ("small", Small, BOTH, "1x1x32x64"),
-        ("mission", Small, BOTH, "1x8x512x64"),
-        ("mission_b2", Small, BOTH, "2x8x512x64"),
-        ("stretch", Small, BOTH, "4x16x512x64"),
-        ("long", Small, BOTH, "1x8x2048x64"),
-        ("wide", Small, BOTH, "1x8x512x128"),
-        ("big", Large, BOTH, "4x16x4096x64"),
-        ("big_wide", Large, BOTH, "4x16x4096x128"),
-        ("long_16k", Large, BOTH, "1x16x16384x64"),
-        ("long_16k_wide", Large, BOTH, "1x16x16384x128"),
-        ("between_1k_d128", Everyday, BOTH, "1x32x1024x128"),
-        ("between_2k_d128", Everyday, BOTH, "1x8x2048x128"),
-        ("ragged_1000", Everyday, BOTH, "4x16x1000x64"),
-        ("ragged_4095", Everyday, BOTH, "4x16x4095x64"),
-        ("vit_197", Everyday, FULL, "32x12x197x64"),
-        ("bert_128", Everyday, FULL, "32x16x128x64"),
-        ("cross_77", Everyday, FULL, "2x10x4096:77x64"),
-        ("encoder_512", Everyday, FULL, "8x12x512x64"),
-        ("unet_1024", Everyday, FULL, "2x20x1024x64"),
-        ("prompt_128", Everyday, CAUSAL, "16x32:8x128x128"),
-        ("prefill_512", Everyday, CAUSAL, "8x32:8x512x128"),
-        ("prefill_2k", Everyday, CAUSAL, "1x32:8x2048x128"),
-        ("prefill_3k_g7", Everyday, CAUSAL, "1x28:4x3000x128"),
-        ("prefill_4k_g4", Everyday, CAUSAL, "1x32:8x4096x128"),
-        ("prefill_2k_mqa", Everyday, CAUSAL, "1x32:1x2048x128"),
-        ("chunk", Everyday, CAUSAL, "1x32:8x512:8192x128"),
-        ("chunk_2k", Everyday, CAUSAL, "1x32:8x2048:8192x128"),
-        ("chunk_64", Everyday, CAUSAL, "8x32:8x64:8192x128"),
-        ("cross_512", Everyday, FULL, "1x40x14040:512x128"),
-        ("video_14k", Everyday, FULL, "1x40x14040x128"),
-        ("decode_1k", Decode, FULL, "8x32:8x1:1024x128"),
-        ("decode_8k", Decode, FULL, "8x32:8x1:8192x128"),
-        ("decode_128k", Decode, FULL, "1x32:8x1:131072x128"),
-        ("verify", Decode, CAUSAL, "8x32:8x4:8192x128"),
-    ];
-    let mut named = Vec::new();
-    for (name, kind, masks, extents) in shapes {
-        named.push(NamedShape {
-            name,
-            kind,
-            masks,
-            shape: parse_extents(extents).expect("a named shape has extents"),
-        });
-    }
-    named
+    vec![
+        named("small", Small, BOTH, "1x1x32x64"),
+        named("mission", Small, BOTH, "1x8x512x64"),
+        named("mission_b2", Small, BOTH, "2x8x512x64"),
+        named("stretch", Small, BOTH, "4x16x512x64"),
+        named("long", Small, BOTH, "1x8x2048x64"),
+        named("wide", Small, BOTH, "1x8x512x128"),
+        named("big", Large, BOTH, "4x16x4096x64"),
+        named("big_wide", Large, BOTH, "4x16x4096x128"),
+        named("long_16k", Large, BOTH, "1x16x16384x64"),
+        named("long_16k_wide", Large, BOTH, "1x16x16384x128"),
+        named("between_1k_d128", Everyday, BOTH, "1x32x1024x128"),
+        named("between_2k_d128", Everyday, BOTH, "1x8x2048x128"),
+        named("ragged_1000", Everyday, BOTH, "4x16x1000x64"),
+        named("ragged_4095", Everyday, BOTH, "4x16x4095x64"),
+        named("vit_197", Everyday, FULL, "32x12x197x64"),
+        named("bert_128", Everyday, FULL, "32x16x128x64"),
+        named("cross_77", Everyday, FULL, "2x10x4096:77x64"),
+        named("encoder_512", Everyday, FULL, "8x12x512x64"),
+        named("unet_1024", Everyday, FULL, "2x20x1024x64"),
+        named("prompt_128", Everyday, CAUSAL, "16x32:8x128x128"),
+        named("prefill_512", Everyday, CAUSAL, "8x32:8x512x128"),
+        named("prefill_2k", Everyday, CAUSAL, "1x32:8x2048x128"),
+        named("prefill_3k_g7", Everyday, CAUSAL, "1x28:4x3000x128"),
+        named("prefill_4k_g4", Everyday, CAUSAL, "1x32:8x4096x128"),
+        named("prefill_2k_mqa", Everyday, CAUSAL, "1x32:1x2048x128"),
+        named("chunk", Everyday, CAUSAL, "1x32:8x512:8192x128"),
+        named("chunk_2k", Everyday, CAUSAL, "1x32:8x2048:8192x128"),
+        named("chunk_64", Everyday, CAUSAL, "8x32:8x64:8192x128"),
+        named("cross_512", Everyday, FULL, "1x40x14040:512x128"),
+        named("video_14k", Everyday, FULL, "1x40x14040x128"),
+        named("decode_1k", Decode, FULL, "8x32:8x1:1024x128"),
+        named("decode_8k", Decode, FULL, "8x32:8x1:8192x128"),
+        named("decode_128k", Decode, FULL, "1x32:8x1:131072x128"),
+        named("verify", Decode, CAUSAL, "8x32:8x4:8192x128"),
+    ]
 });
+
+/// Returns the shape that `BATCHxHEADSxSEQxDIM` describes, under its name.
+fn named(name: &'static str, kind: Kind, masks: &'static [Mask], extents: &str) -> NamedShape {
+    NamedShape {
+        name,
+        kind,
+        masks,
+        shape: parse_extents(extents).expect("a named shape has extents"),
+    }
+}
 
 pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static NamedShape> {
     SHAPES.iter().filter(move |named| named.kind == kind)

@@ -35,6 +35,8 @@ pub struct Caps {
     pub shared_cap_bytes: usize,
 }
 
+pub type CapsBySymbol<'a> = BTreeMap<&'a str, Caps>;
+
 impl Caps {
     /// The first line of `caps.csv`.
     pub const HEAD: &str = "symbol,registers,shared_bytes";
@@ -63,7 +65,7 @@ impl Caps {
     /// # Errors
     ///
     /// The first line that is malformed.
-    pub fn parse(text: &str) -> Result<BTreeMap<&str, Self>, &str> {
+    pub fn parse(text: &str) -> Result<CapsBySymbol<'_>, &str> {
         text.lines()
             .filter(|line| *line != Self::HEAD)
             .map(|line| Self::parse_line(line).ok_or(line))

@@ -33,24 +33,27 @@ impl Attention for Fake {
 
 type Body = unsafe extern "C" fn(*const AttentionParams);
 
-/// Plain and traced.
-const VARIANTS: [(&CStr, [Body; 2]); 6] = [
-    (
-        c"correct",
-        [kernel::<CORRECT, false>, kernel::<CORRECT, true>],
-    ),
-    (c"heads", [kernel::<HEADS, false>, kernel::<HEADS, true>]),
-    (
-        c"diagonal",
-        [kernel::<DIAGONAL, false>, kernel::<DIAGONAL, true>],
-    ),
-    (c"stride", [kernel::<STRIDE, false>, kernel::<STRIDE, true>]),
-    (c"behind", [kernel::<BEHIND, false>, kernel::<BEHIND, true>]),
-    (
-        c"aligned",
-        [kernel::<ALIGNED, false>, kernel::<ALIGNED, true>],
-    ),
+struct Variant {
+    name: &'static CStr,
+    /// The plain and the traced build.
+    bodies: [Body; 2],
+}
+
+const VARIANTS: [Variant; 6] = [
+    variant::<CORRECT>(c"correct"),
+    variant::<HEADS>(c"heads"),
+    variant::<DIAGONAL>(c"diagonal"),
+    variant::<STRIDE>(c"stride"),
+    variant::<BEHIND>(c"behind"),
+    variant::<ALIGNED>(c"aligned"),
 ];
+
+const fn variant<const FAULT: u8>(name: &'static CStr) -> Variant {
+    Variant {
+        name,
+        bodies: [kernel::<FAULT, false>, kernel::<FAULT, true>],
+    }
+}
 
 const CORRECT: u8 = 0;
 /// Query heads take key heads by turns, and not in groups.
@@ -72,7 +75,7 @@ unsafe extern "C" fn table<const TRACED: usize>(
     static RECORDS: [OnceLock<Records>; 2] = [const { OnceLock::new() }; 2];
     let table = RECORDS[TRACED].get_or_init(|| {
         let mut records = Vec::new();
-        for (name, bodies) in VARIANTS {
+        for Variant { name, bodies } in VARIANTS {
             records.push(AttentionKernel {
                 family: name.as_ptr(),
                 variant: name.as_ptr(),

@@ -15,12 +15,21 @@ use std::time::Duration;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The first GPU. A line that says why there is none goes past libtest, which shows no output of a
+/// A GPU that no other test uses at the same time.
+struct SoleGpu {
+    device: CudaDevice,
+    _guard: MutexGuard<'static, ()>,
+}
+
+/// Returns the first GPU. A line that says why there is none goes past libtest, which shows no output of a
 /// test that passes.
-fn gpu() -> Option<(MutexGuard<'static, ()>, CudaDevice)> {
+fn gpu() -> Option<SoleGpu> {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match CudaDevice::open(0) {
-        Ok(device) => Some((guard, device)),
+        Ok(device) => Some(SoleGpu {
+            device,
+            _guard: guard,
+        }),
         Err(
             error @ (CudaError::NoDriver
             | CudaError::NoDevice { .. }
@@ -40,21 +49,23 @@ fn gpu() -> Option<(MutexGuard<'static, ()>, CudaDevice)> {
 
 #[test]
 fn the_timer_reads_known_lengths_on_a_real_gpu() {
-    let Some((_guard, device)) = gpu() else {
+    let Some(gpu) = gpu() else {
         return;
     };
+    let device = &gpu.device;
     println!("{:#?}", device.info());
     let plan = Plan::default();
-    let known = known_length(&device, &plan).unwrap();
+    let known = known_length(device, &plan).unwrap();
     assert!(known.ok, "{known:?}");
 }
 
 /// Every row of a problem that is large enough for the GPU.
 #[test]
 fn large_references_are_the_hosts_on_a_real_gpu() {
-    let Some((_guard, device)) = gpu() else {
+    let Some(gpu) = gpu() else {
         return;
     };
+    let device = &gpu.device;
     assert!(
         FATBIN.is_some(),
         "nvcc was not found when this was built: run scripts/cuda-toolkit"
@@ -84,9 +95,10 @@ fn large_references_are_the_hosts_on_a_real_gpu() {
 
 #[test]
 fn nvml_reads_clocks_and_the_drivers_version_on_a_real_gpu() {
-    let Some((_guard, device)) = gpu() else {
+    let Some(gpu) = gpu() else {
         return;
     };
+    let device = &gpu.device;
     let reading = device.conditions();
     println!("driver {:?}, {reading:?}", device.info().driver_version);
     assert!(
@@ -120,9 +132,10 @@ fn nvml_reads_clocks_and_the_drivers_version_on_a_real_gpu() {
 
 #[test]
 fn the_watchdog_ends_a_wait_and_loses_the_context_on_a_real_gpu() {
-    let Some((_guard, mut device)) = gpu() else {
+    let Some(mut gpu) = gpu() else {
         return;
     };
+    let device = &mut gpu.device;
     let too_long = Duration::from_millis(500);
     device.set_watchdog(Duration::from_millis(50));
     let mut arm = device.spin_arm(too_long).unwrap();

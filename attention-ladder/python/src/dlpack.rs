@@ -334,13 +334,16 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.is_instance(torch(object.py())?.tensor.bind(object.py()))
 }
 
+/// A tensor that a call may leave out.
+type OptionalTensor<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
 /// Returns whether PyTorch's dispatcher would do nothing with a call but pass its tensors to a
 /// kernel, as far as they do not tell by their memory: no transform, mode, subclass, gradient,
 /// tangent or lazy negation.
 pub fn are_plain<'py>(
     py: Python<'py>,
-    inputs: [Option<&Bound<'py, PyAny>>; 6],
-    out: Option<&Bound<'py, PyAny>>,
+    inputs: [OptionalTensor<'_, 'py>; 6],
+    out: OptionalTensor<'_, 'py>,
 ) -> PyResult<bool> {
     let torch = torch(py)?;
     if torch.is_intercepting(py)? {

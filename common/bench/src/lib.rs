@@ -33,6 +33,8 @@ use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
 
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
 /// The number of launches that gate C5 compares on a GPU.
 const GATE_LAUNCHES: usize = 3;
 
@@ -47,7 +49,7 @@ pub fn main(stage: &'static dyn Attention) -> ExitCode {
     }
 }
 
-fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
+fn run(attention: &'static dyn Attention) -> Result<()> {
     let mut stage = LoadedStage::load(attention)?;
     let mut criterion = Criterion::default()
         .without_plots()
@@ -72,11 +74,7 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn bench_gpu(
-    criterion: &mut Criterion,
-    device: &CudaDevice,
-    stage: &LoadedStage,
-) -> Result<(), Box<dyn Error>> {
+fn bench_gpu(criterion: &mut Criterion, device: &CudaDevice, stage: &LoadedStage) -> Result<()> {
     let id = stage.info().id;
     eprintln!("{id}: device time on {}, warm L2", device.info().name);
     let mut group = criterion.benchmark_group(id);
@@ -87,7 +85,7 @@ fn bench_gpu(
     Ok(())
 }
 
-fn bench_emulator(criterion: &mut Criterion, stage: &LoadedStage) -> Result<(), Box<dyn Error>> {
+fn bench_emulator(criterion: &mut Criterion, stage: &LoadedStage) -> Result<()> {
     let title = format!("{} (emulated, not a latency)", stage.info().id);
     let mut group = criterion.benchmark_group(title);
     group.sample_size(10);
@@ -118,7 +116,7 @@ struct Case<'a> {
 
 /// Returns the cases of a shape, with every dtype and mask. A case that cannot run is skipped, with
 /// a line that says so.
-fn cases<'a>(stage: &'a LoadedStage, shape_name: &str) -> Result<Vec<Case<'a>>, Box<dyn Error>> {
+fn cases<'a>(stage: &'a LoadedStage, shape_name: &str) -> Result<Vec<Case<'a>>> {
     let shape = parse_shape(shape_name)?;
     let mut cases = Vec::new();
     for dtype in Dtype::ALL {
@@ -157,7 +155,7 @@ impl Gated {
 }
 
 /// Judges a case by every correctness gate, on the inputs that will be timed.
-fn gate(case: &Case<'_>, target: Target<'_>) -> Result<Gated, Box<dyn Error>> {
+fn gate(case: &Case<'_>, target: Target<'_>) -> Result<Gated> {
     let Case {
         variant, problem, ..
     } = case;
@@ -218,11 +216,7 @@ fn time_on_gpu(group: &mut BenchmarkGroup<'_, WallTime>, device: &CudaDevice, ca
     }
 }
 
-fn open_arm<'d>(
-    device: &'d CudaDevice,
-    case: &Case<'_>,
-    staged: &Staged,
-) -> Result<Arm<'d>, Box<dyn Error>> {
+fn open_arm<'d>(device: &'d CudaDevice, case: &Case<'_>, staged: &Staged) -> Result<Arm<'d>> {
     let pool = device.pool(vec![staged.clone()], false)?;
     let prepared = case.stage.prepare(case.variant, &staged.problem)?;
     Ok(device.arm(case.stage, &prepared, &pool)?)

@@ -318,22 +318,32 @@ pub fn trace(
     schedule: Schedule,
     selection: &Selection<'_>,
 ) -> Result<TraceReport, Fault> {
-    Ok(execute_traced(prepared, staged, schedule, selection)?.0)
+    Ok(execute_traced(prepared, staged, schedule, selection)?.report)
 }
 
-/// Runs the traced build like [`trace`], and returns what the blocks left, too.
+/// A launch of the traced build.
+pub struct TracedExecution {
+    pub report: TraceReport,
+    /// The tensors as the blocks left them.
+    pub execution: Execution,
+}
+
+/// Runs the traced build like [`trace`], and keeps the tensors.
 pub fn execute_traced(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedule: Schedule,
     selection: &Selection<'_>,
-) -> Result<(TraceReport, Execution), Fault> {
+) -> Result<TracedExecution, Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let memory = buffers.memory(staged);
     let launch = buffers.launch(prepared.kernel.traced, prepared, schedule)?;
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
     let report = unsafe { emulator::trace::trace(&launch, memory, selection) }?;
-    Ok((report, buffers.execution()))
+    Ok(TracedExecution {
+        report,
+        execution: buffers.execution(),
+    })
 }
 
 #[cfg(test)]

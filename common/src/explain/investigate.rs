@@ -11,7 +11,7 @@ use crate::reference::{Probability, ReferenceError, reference, reference_of_rows
 use crate::stage::Prepared;
 use crate::verdict::GateResult;
 use emulator::trace::Watch;
-use emulator::{Fault, Schedule, TraceReport};
+use emulator::{BlockIndex, Fault, Schedule, TraceReport};
 
 /// A reason why no row can be explained.
 #[derive(Debug, thiserror::Error)]
@@ -181,7 +181,7 @@ fn trace(
         row: row.map(|index| index as i32),
         output: output.unwrap_or_default(),
     };
-    let run = |blocks: Option<&[[u32; 3]]>| {
+    let run = |blocks: Option<&[BlockIndex]>| {
         let selection = Selection {
             blocks,
             suppress: None,
@@ -195,7 +195,7 @@ fn trace(
     }
     // A grid is over query heads, or over those that they read.
     let group = staged.problem.shape.heads_q as u32 / prepared.grid[1];
-    let blocks_of_head: Vec<[u32; 3]> = (0..prepared.grid[0])
+    let blocks_of_head: Vec<BlockIndex> = (0..prepared.grid[0])
         .map(|x| [x, row[1] as u32 / group, row[0] as u32])
         .collect();
     let report = run(Some(&blocks_of_head))?;

@@ -65,12 +65,19 @@ pub struct Chain {
     pub steps: Vec<Step>,
 }
 
+/// A warp of a launch.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Warp {
+    block: [u32; 3],
+    warp: u32,
+}
+
 /// Groups what a kernel showed of a row by the warp that showed it.
 pub fn group_by_warp(observations: &Observations) -> Vec<Chain> {
-    let mut chains: BTreeMap<([u32; 3], u32), Chain> = BTreeMap::new();
+    let mut chains: BTreeMap<Warp, Chain> = BTreeMap::new();
     for observed in &observations.values {
         let (block, warp) = (observed.block, observed.thread / 32);
-        let chain = chains.entry((block, warp)).or_insert_with(|| Chain {
+        let chain = chains.entry(Warp { block, warp }).or_insert_with(|| Chain {
             block,
             warp,
             steps: Vec::new(),

@@ -25,8 +25,11 @@ pub enum Answer {
     Stop,
 }
 
+/// Returns the cases that are smaller in one dimension.
+type Dimension = fn(&Case) -> Vec<Case>;
+
 /// The dimensions in which cases become smaller; those that make them cheapest to run come first.
-const STEPS: [fn(&Case) -> Vec<Case>; 12] = [
+const STEPS: [Dimension; 12] = [
     batch, heads, groups, lengths, queries, keys, layouts, gaps, head_dim, values, options, dtype,
 ];
 

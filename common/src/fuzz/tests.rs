@@ -130,11 +130,13 @@ fn families_of_large_logits_have_at_most_the_default_scale() {
     }
 }
 
+type HasPlacement<'a> = dyn Fn(&Placement) -> bool + 'a;
+
 #[test]
 fn every_kind_of_placement_is_drawn_for_every_tensor() {
     let cases = drawn(2_000);
     for (tensor, name) in TENSORS.into_iter().enumerate() {
-        let occurs_there = |what: &str, least, has: &dyn Fn(&Placement) -> bool| {
+        let occurs_there = |what: &str, least, has: &HasPlacement<'_>| {
             occurs(&cases, least, &format!("{name} {what}"), |case| {
                 has(&case.placements[tensor])
             });

@@ -154,14 +154,16 @@ fn two_to(x: f64) -> f64 {
     value
 }
 
-/// Draws the values before rounding of `[batch, heads, rows, head_dim]`, dense, one stream per
-/// batch and head; for E4M3 the scales, where the family sets them.
-pub(super) fn draw(
-    family: Family,
-    seed: u64,
-    tensor: Tensor,
-    extents: [usize; 4],
-) -> (Vec<f32>, Option<Vec<f32>>) {
+/// A tensor before rounding.
+pub(super) struct Drawn {
+    /// `[batch, heads, rows, head_dim]`, dense.
+    pub values: Vec<f32>,
+    /// The scales for E4M3, where the family sets them.
+    pub scales: Option<Vec<f32>>,
+}
+
+/// Draws a tensor of these extents, one stream per batch and head.
+pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4]) -> Drawn {
     let [batch, heads, rows, dim] = extents;
     let mut values = vec![0f32; batch * heads * rows * dim];
     values
@@ -185,13 +187,19 @@ pub(super) fn draw(
             }
         });
     if family != Family::RandomScales {
-        return (values, None);
+        return Drawn {
+            values,
+            scales: None,
+        };
     }
     let scales = draw_scales(seed, tensor, batch * heads);
     for (head_values, &scale) in values.chunks_mut(rows * dim).zip(&scales) {
         change(head_values, |value| value * scale);
     }
-    (values, Some(scales))
+    Drawn {
+        values,
+        scales: Some(scales),
+    }
 }
 
 fn draw_scales(seed: u64, tensor: Tensor, count: usize) -> Vec<f32> {

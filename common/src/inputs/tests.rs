@@ -68,7 +68,7 @@ fn first_values_are_pinned() {
         [0.43191892, -0.09582235, 0.36995888, 1.4572963]
     );
     // FNV-1a over the bits of the families that are of the same age.
-    let (extreme, usual): (Vec<Family>, Vec<Family>) = Family::for_dtype(Dtype::E4m3)
+    let (extreme, usual): (Vec<_>, Vec<_>) = Family::for_dtype(Dtype::E4m3)
         .into_iter()
         .partition(|family| Family::EXTREME.contains(family));
     assert_eq!(hash_of_values(&usual), 17_100_836_497_426_930_431);

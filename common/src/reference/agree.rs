@@ -129,13 +129,24 @@ mod tests {
         Inputs::generate(&problem(), Family::Shifted, 0)
     }
 
+    /// The value that a message names, and its row.
+    #[derive(Debug, PartialEq)]
+    struct Named {
+        what: &'static str,
+        row: [usize; 3],
+    }
+
     /// Returns the value and row that are named after `break_it` changed the GPU's reference.
-    fn named_after(break_it: fn(&mut Reference)) -> Option<(&'static str, [usize; 3])> {
+    fn named_after(break_it: fn(&mut Reference)) -> Option<Named> {
         let host = reference(&inputs(), Probability::F32).unwrap();
         let mut gpu = host.clone();
         break_it(&mut gpu);
         let outcome = agree(&problem(), &host, &gpu);
-        outcome.err().map(|error| (error.what, error.row))
+        let error = outcome.err()?;
+        Some(Named {
+            what: error.what,
+            row: error.row,
+        })
     }
 
     #[test]
@@ -151,37 +162,73 @@ mod tests {
     #[test]
     fn an_output_that_is_a_little_off_is_named_with_its_row() {
         let named = named_after(|gpu| gpu.output[(9 + 8) * 64 + 3] += 1e-10);
-        assert_eq!(named, Some(("output", [0, 1, 8])));
+        assert_eq!(
+            named,
+            Some(Named {
+                what: "output",
+                row: [0, 1, 8]
+            })
+        );
     }
 
     #[test]
     fn an_output_that_is_no_number_is_named() {
         let named = named_after(|gpu| gpu.output[8 * 64] = f64::NAN);
-        assert_eq!(named, Some(("output", [0, 0, 8])));
+        assert_eq!(
+            named,
+            Some(Named {
+                what: "output",
+                row: [0, 0, 8]
+            })
+        );
     }
 
     #[test]
     fn a_value_in_a_row_without_keys_is_named() {
         let named = named_after(|gpu| gpu.output[64] = 1e-9);
-        assert_eq!(named, Some(("output", [0, 0, 1])));
+        assert_eq!(
+            named,
+            Some(Named {
+                what: "output",
+                row: [0, 0, 1]
+            })
+        );
     }
 
     #[test]
     fn a_log_sum_exp_in_a_row_without_keys_is_named() {
         let named = named_after(|gpu| gpu.lse[0] = 0.0);
-        assert_eq!(named, Some(("log-sum-exp", [0, 0, 0])));
+        assert_eq!(
+            named,
+            Some(Named {
+                what: "log-sum-exp",
+                row: [0, 0, 0]
+            })
+        );
     }
 
     #[test]
     fn a_log_sum_exp_that_is_a_little_off_is_named() {
         let named = named_after(|gpu| gpu.lse[5] += 1e-11);
-        assert_eq!(named, Some(("log-sum-exp", [0, 0, 5])));
+        assert_eq!(
+            named,
+            Some(Named {
+                what: "log-sum-exp",
+                row: [0, 0, 5]
+            })
+        );
     }
 
     #[test]
     fn a_baseline_two_steps_off_is_named_and_one_step_is_not() {
         let named = named_after(|gpu| gpu.baseline[8 * 64] = f32::NAN);
-        assert_eq!(named, Some(("baseline", [0, 0, 8])));
+        assert_eq!(
+            named,
+            Some(Named {
+                what: "baseline",
+                row: [0, 0, 8]
+            })
+        );
         let host = reference(&inputs(), Probability::F32).unwrap();
         let value = host.baseline[8 * 64];
         let ulp = problem().dtype.output().ulp(f64::from(value));
@@ -197,7 +244,13 @@ mod tests {
     #[test]
     fn an_output_of_unrounded_values_that_is_missing_is_named() {
         let named = named_after(|gpu| gpu.unquantised = None);
-        assert_eq!(named, Some(("unquantised output", [0, 0, 0])));
+        assert_eq!(
+            named,
+            Some(Named {
+                what: "unquantised output",
+                row: [0, 0, 0]
+            })
+        );
     }
 
     #[test]

@@ -427,7 +427,7 @@ fn attend<T: Real, const N: usize>(
     let mut heads: Vec<usize> = rows.iter().map(|&row| key_head(problem, row)).collect();
     heads.dedup();
     let packed: Vec<Packed<T, N>> = pack_heads(&problem.shape, &heads, k, v);
-    let (outputs, lses): (Vec<_>, Vec<_>) = tiles(&problem.shape, rows)
+    let attended_tiles: Vec<Attended<T>> = tiles(&problem.shape, rows)
         .into_par_iter()
         .map(|tile_rows| {
             let [b, h, _] = row_index(problem, tile_rows[0]);
@@ -435,11 +435,16 @@ fn attend<T: Real, const N: usize>(
             let head = &packed[place.expect("each row's head is packed")];
             attend_tile(problem, tile_rows, q, head, scales(b, h), &softmax)
         })
-        .unzip();
-    Attended {
-        output: outputs.concat(),
-        lse: lses.concat(),
+        .collect();
+    let mut attended = Attended {
+        output: Vec::new(),
+        lse: Vec::new(),
+    };
+    for tile in attended_tiles {
+        attended.output.extend(tile.output);
+        attended.lse.extend(tile.lse);
     }
+    attended
 }
 
 /// Computes the rows of one tile: their outputs and log-sum-exps.
@@ -450,7 +455,7 @@ fn attend_tile<T: Real, const N: usize>(
     (keys, values): &Packed<T, N>,
     [score_scale, output_scale]: [T; 2],
     softmax: &impl Fn(&mut [T]) -> T,
-) -> (Vec<T>, Vec<f64>) {
+) -> Attended<T> {
     let dim = problem.shape.head_dim;
     let visible: Vec<usize> = rows
         .iter()
@@ -479,7 +484,7 @@ fn attend_tile<T: Real, const N: usize>(
             output[row * dim + column] = sum * output_scale;
         }
     });
-    (output, lse)
+    Attended { output, lse }
 }
 
 #[cfg(test)]

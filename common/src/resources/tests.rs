@@ -45,9 +45,12 @@ fn a_kernel_within_its_caps_passes_and_says_what_it_uses() {
     assert_eq!(judge(&facts(), &entry("sm_89")).verdict, Verdict::Pass);
 }
 
+/// A change after which an instance is over a limit.
+type Change = fn(&mut KernelFacts, &mut PtxasEntry);
+
 #[test]
 fn each_excess_fails_and_is_named() {
-    let changes: [fn(&mut KernelFacts, &mut PtxasEntry); 10] = [
+    let changes: [Change; 10] = [
         |_, entry| entry.resources.spill_store_bytes = 8,
         |_, entry| entry.resources.spill_load_bytes = 4,
         |_, entry| entry.warnings = vec!["(C7510) serialized".into()],

@@ -171,10 +171,10 @@ fn reaches(ratio: &Ratio, at_least: f64, margin: f64) -> Verdict {
 mod tests {
     use super::*;
     use crate::timing::SpeedOfLight;
-    use crate::timing::testing::{rounds, scattered};
+    use crate::timing::testing::{Samples, rounds, scattered};
 
     fn measured(base_us: f64, new_us: f64, seed: u64) -> Comparison {
-        let (base, new) = rounds(250, base_us, new_us, seed);
+        let Samples { base, new } = rounds(250, base_us, new_us, seed);
         Comparison::of(&base, &new).unwrap()
     }
 
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn noise_that_both_arms_share_cancels() {
-        let (base, new) = rounds(250, 12.0, 10.0, 3);
+        let Samples { base, new } = rounds(250, 12.0, 10.0, 3);
         let base_slowed = slowed(&base, is_wandering);
         let new_slowed = slowed(&new, is_wandering);
         let shared = Comparison::of(&base_slowed, &new_slowed).unwrap();
@@ -244,7 +244,7 @@ mod tests {
     /// decides.
     #[test]
     fn scatter_of_one_arm_is_in_the_intervals() {
-        let (base, new) = rounds(250, 12.0, 10.0, 3);
+        let Samples { base, new } = rounds(250, 12.0, 10.0, 3);
         let scattering = Comparison::of(&base, &slowed(&new, is_wandering)).unwrap();
         assert!(scattering.new.noise() > 2.0 * NOISE_LIMIT);
         assert!(scattering.noise() < NOISE_LIMIT);
@@ -257,7 +257,7 @@ mod tests {
     /// An arm that changes for half of the session, or for a fifth of it, may be anything.
     #[test]
     fn an_arm_that_changes_widens_the_interval() {
-        let (base, new) = rounds(250, 12.0, 10.0, 3);
+        let Samples { base, new } = rounds(250, 12.0, 10.0, 3);
         let second_half: fn(usize) -> bool = |round| round >= 125;
         let first_fifth: fn(usize) -> bool = |round| round < 50;
         for is_slow in [second_half, first_fifth] {
@@ -283,7 +283,7 @@ mod tests {
     fn passed_sessions(round_count: usize, faster: f64) -> usize {
         let mut passed = 0;
         for seed in 0..40 {
-            let (base, new) = scattered(round_count, 10.0 * faster, 10.0, seed, 0.05);
+            let Samples { base, new } = scattered(round_count, 10.0 * faster, 10.0, seed, 0.05);
             let comparison = Comparison::of(&base, &new).unwrap();
             assert!(round_count < 100 || comparison.base.noise() > NOISE_LIMIT);
             if l1(&comparison, 1.0).verdict == Verdict::Pass {

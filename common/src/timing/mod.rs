@@ -368,27 +368,27 @@ mod tests {
 
     #[test]
     fn a_check_is_repeated_only_while_the_host_is_late() {
-        // walls of 20 ms by events -> checks taken, and whether the last one agrees
-        let table: [(&[f64], usize, bool); 5] = [
-            (&[20.1], 1, true),
-            (&[23.0, 20.1], 2, true),
-            (&[23.0, 23.0, 20.1], 3, true),
-            (&[23.0, 23.0, 23.0, 20.1], 3, false),
-            (&[15.0, 20.1], 1, false),
-        ];
-        for (walls, expected, agrees) in table {
-            let mut count = 0;
-            let check = HostCheck::retried(|| {
-                count += 1;
-                Ok::<_, ()>(HostCheck {
-                    event_ms: 20.0,
-                    wall_ms: walls[count - 1],
-                    launch_us: 10.0,
-                })
-            });
-            let agreement = check.unwrap().contradiction(10.0).is_none();
-            assert_eq!((count, agreement), (expected, agrees), "{walls:?}");
-        }
+        assert_eq!(retried(&[20.1]), (1, true));
+        assert_eq!(retried(&[23.0, 20.1]), (2, true));
+        assert_eq!(retried(&[23.0, 23.0, 20.1]), (3, true));
+        assert_eq!(retried(&[23.0, 23.0, 23.0, 20.1]), (3, false));
+        assert_eq!(retried(&[15.0, 20.1]), (1, false));
+    }
+
+    /// Checks 20 ms by events against these walls. Returns the number of checks taken, and whether
+    /// the last one agrees.
+    fn retried(walls_ms: &[f64]) -> (usize, bool) {
+        let mut count = 0;
+        let check = HostCheck::retried(|| {
+            count += 1;
+            Ok::<_, ()>(HostCheck {
+                event_ms: 20.0,
+                wall_ms: walls_ms[count - 1],
+                launch_us: 10.0,
+            })
+        });
+        let agrees = check.unwrap().contradiction(10.0).is_none();
+        (count, agrees)
     }
 
     #[test]

@@ -189,26 +189,26 @@ fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timing::testing::rounds;
+    use crate::timing::testing::{Samples, rounds};
     use proptest::prelude::*;
 
     #[test]
     fn percentiles_are_numpy_linear() {
-        // numpy.percentile(values, [0, 10, 25, 50, 90, 100])
-        let cases: [(&[f64], [f64; 6]); 4] = [
-            (&[5.0], [5.0, 5.0, 5.0, 5.0, 5.0, 5.0]),
-            (&[1.0, 2.0], [1.0, 1.1, 1.25, 1.5, 1.9, 2.0]),
-            (&[1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.4, 2.0, 3.0, 4.6, 5.0]),
-            (&[1.0, 1.0, 2.0, 10.0], [1.0, 1.0, 1.0, 1.5, 7.6, 10.0]),
-        ];
-        for (values, expected) in cases {
-            for (p, quantile) in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0].into_iter().zip(expected) {
-                let computed = percentile(values, p);
-                assert!(
-                    (computed - quantile).abs() < 1e-12,
-                    "{values:?} at {p}: {computed}, expected {quantile}"
-                );
-            }
+        assert_percentiles(&[5.0], [5.0, 5.0, 5.0, 5.0, 5.0, 5.0]);
+        assert_percentiles(&[1.0, 2.0], [1.0, 1.1, 1.25, 1.5, 1.9, 2.0]);
+        assert_percentiles(&[1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.4, 2.0, 3.0, 4.6, 5.0]);
+        assert_percentiles(&[1.0, 1.0, 2.0, 10.0], [1.0, 1.0, 1.0, 1.5, 7.6, 10.0]);
+    }
+
+    /// Compares with `numpy.percentile(values, [0, 10, 25, 50, 90, 100])`.
+    #[track_caller]
+    fn assert_percentiles(values: &[f64], expected: [f64; 6]) {
+        for (p, quantile) in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0].into_iter().zip(expected) {
+            let computed = percentile(values, p);
+            assert!(
+                (computed - quantile).abs() < 1e-12,
+                "{values:?} at {p}: {computed}, expected {quantile}"
+            );
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn shared_drift_cancels_in_the_ratio() {
-        let (base, new) = rounds(250, 10.0, 8.0, 11);
+        let Samples { base, new } = rounds(250, 10.0, 8.0, 11);
         let ratios = Ratios::of(&base, &new).unwrap();
         let again = Ratios::of(&base, &new).unwrap();
         assert_eq!(ratios, again, "the same samples");

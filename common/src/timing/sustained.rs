@@ -114,6 +114,9 @@ pub struct Sustained {
     pub load: Load,
 }
 
+/// The sustained times of all arms, in their order.
+pub type SustainedArms = Vec<Sustained>;
+
 /// The counted part of one turn.
 struct Turn {
     chunks: Vec<Chunk>,
@@ -122,11 +125,11 @@ struct Turn {
 }
 
 /// Times arms sustained, if the readings of their bursts ask for it.
-pub fn sustain_at_limit<'r, S: Stand>(
+pub fn sustain_at_limit<'r, S: Stand<Error = E>, E>(
     readings: impl IntoIterator<Item = &'r Reading>,
     stand: &mut S,
     arms: usize,
-) -> Result<Option<Vec<Sustained>>, S::Error> {
+) -> Result<Option<SustainedArms>, E> {
     match Regime::needed(readings) {
         Regime::Burst => Ok(None),
         Regime::Sustained => sustain(stand, arms).map(Some),
@@ -134,7 +137,7 @@ pub fn sustain_at_limit<'r, S: Stand>(
 }
 
 /// Times `arms` arms in turns.
-pub fn sustain<S: Stand>(stand: &mut S, arms: usize) -> Result<Vec<Sustained>, S::Error> {
+pub fn sustain<S: Stand>(stand: &mut S, arms: usize) -> Result<SustainedArms, S::Error> {
     let mut turns_of_arms: Vec<Vec<Turn>> = (0..arms).map(|_| Vec::new()).collect();
     for arm in turns(arms) {
         turns_of_arms[arm].push(Turn::take(stand, arm)?);

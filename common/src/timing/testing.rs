@@ -3,9 +3,15 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+/// The samples of two arms, in microseconds.
+pub(crate) struct Samples {
+    pub(crate) base: Vec<f64>,
+    pub(crate) new: Vec<f64>,
+}
+
 /// Makes the samples of rounds A B B A: noise of about 0.3 % on each sample, a shared drift of 1 %,
 /// and one sample in 40 hit by a 5 % spike.
-pub(crate) fn rounds(rounds: usize, base_us: f64, new_us: f64, seed: u64) -> (Vec<f64>, Vec<f64>) {
+pub(crate) fn rounds(rounds: usize, base_us: f64, new_us: f64, seed: u64) -> Samples {
     scattered(rounds, base_us, new_us, seed, 0.003)
 }
 
@@ -17,7 +23,7 @@ pub(crate) fn scattered(
     new_us: f64,
     seed: u64,
     scatter: f64,
-) -> (Vec<f64>, Vec<f64>) {
+) -> Samples {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut unit = move || rng.next_u64() as f64 / u64::MAX as f64;
     let mut draw = |centre: f64, round: usize| {
@@ -33,5 +39,5 @@ pub(crate) fn scattered(
         new.push(draw(new_us, round));
         base.push(draw(base_us, round));
     }
-    (base, new)
+    Samples { base, new }
 }

@@ -13,7 +13,7 @@ pub use regret::{Regret, regret, unseen_regret};
 use super::View;
 use super::peers;
 use crate::table::{ProblemPlace, Row, Session, Subject, Table};
-use common::choice::{Chooser, Gpu, Model, Wanted};
+use common::choice::{Choice, Chooser, Gpu, Model, Wanted};
 use common::metric::Metric;
 use common::problem::Problem;
 use common::stage::{LoadedStage, Prepared};
@@ -107,7 +107,7 @@ pub fn choose<'p>(
 /// Returns the variant that is chosen for a problem, if the place is one that a variant can run.
 fn chosen(chooser: &Chooser, stages: &[LoadedStage], place: &ProblemPlace) -> Option<Subject> {
     let problem = place.problem()?;
-    let (stage, prepared) = chooser.choose(stages, &problem, Wanted::default()).ok()?;
+    let Choice { stage, prepared } = chooser.choose(stages, &problem, Wanted::default()).ok()?;
     Some(Subject::variant(stage.info().id, &prepared.kernel.variant))
 }
 

@@ -275,20 +275,22 @@ impl Arm<'_> {
         self.device.enqueue(&self.kernel, &self.arguments[set])
     }
 
-    /// Returns the microseconds between the first two of `events`, recorded around `submit`, and
-    /// what that returns.
+    /// Times `submit` by the first two of `events`, recorded around it.
     pub(super) fn time<T>(
         &self,
         events: &[CudaEvent],
         expected: Duration,
         submit: impl FnOnce() -> Result<T, CudaError>,
-    ) -> Result<(f64, T), CudaError> {
+    ) -> Result<Submitted<T>, CudaError> {
         let (start, end) = (&events[0], &events[1]);
         self.device.record(start)?;
         let result = submit()?;
         self.device.record(end)?;
         self.device.wait(end, &self.kernel.name, expected)?;
-        Ok((self.device.elapsed_us(start, end)?, result))
+        Ok(Submitted {
+            us: self.device.elapsed_us(start, end)?,
+            result,
+        })
     }
 
     pub(super) fn poison(&mut self) -> Result<(), CudaError> {
@@ -348,10 +350,10 @@ impl Arm<'_> {
         let expected = microseconds(2.0 * replayed * graph.launch_us);
         let events = self.device.timing_events(2)?;
         self.device.enqueue_spin(LEAD_IN)?;
-        let (us, ()) = self.time(&events, expected, || {
+        let submitted = self.time(&events, expected, || {
             (0..replays).try_for_each(|_| self.replay())
         })?;
-        Ok(microseconds(us * launches as f64 / replayed))
+        Ok(microseconds(submitted.us * launches as f64 / replayed))
     }
 
     /// Replays the graph for about `length`, and reads the GPU once the replays are submitted:
@@ -362,16 +364,16 @@ impl Arm<'_> {
         let replays = (length.as_secs_f64() * 1e6 / replay_us).ceil().max(1.0) as usize;
         let expected = microseconds(2.0 * replays as f64 * replay_us);
         let events = self.device.timing_events(2)?;
-        let (us, reading) = self.time(&events, expected, || {
+        let submitted = self.time(&events, expected, || {
             for _ in 0..replays {
                 self.replay()?;
             }
             Ok(self.device.conditions())
         })?;
         Ok(Chunk {
-            us,
+            us: submitted.us,
             launches: replays * graph.launches,
-            reading,
+            reading: submitted.result,
         })
     }
 
@@ -389,8 +391,8 @@ impl Arm<'_> {
         let graph = self.timed_graph()?;
         let expected = microseconds(2.0 * graph.launches as f64 * graph.launch_us);
         self.device.enqueue_spin(LEAD_IN)?;
-        let (us, ()) = self.time(events, expected, || self.replay())?;
-        Ok(us / graph.launches as f64)
+        let replay = self.time(events, expected, || self.replay())?;
+        Ok(replay.us / graph.launches as f64)
     }
 
     pub(super) fn replay(&self) -> Result<(), CudaError> {
@@ -445,8 +447,8 @@ impl Arm<'_> {
         let settling = Instant::now();
         let mut launch_us = f64::INFINITY;
         while settling.elapsed() < plan.settling || !launch_us.is_finite() {
-            let (us, ()) = self.time(events, Duration::ZERO, || self.enqueue_next())?;
-            launch_us = launch_us.min(us);
+            let launch = self.time(events, Duration::ZERO, || self.enqueue_next())?;
+            launch_us = launch_us.min(launch.us);
         }
         Ok(launch_us)
     }
@@ -463,8 +465,8 @@ impl Arm<'_> {
         let mut fastest = f64::INFINITY;
         for _ in 0..3 {
             self.device.enqueue_spin(LEAD_IN)?;
-            let (us, ()) = self.time(events, expected, || self.launch(graph))?;
-            fastest = fastest.min(us);
+            let replay = self.time(events, expected, || self.launch(graph))?;
+            fastest = fastest.min(replay.us);
         }
         Ok(fastest / launches as f64)
     }
@@ -515,13 +517,20 @@ impl Arm<'_> {
         let Some(graph) = captured.map_err(capturing)? else {
             return Err(wrong_nodes(0, 0));
         };
-        let (kernels, nodes) = count_nodes(&graph).map_err(capturing)?;
-        if (kernels, nodes) != (expected, expected) {
-            return Err(wrong_nodes(kernels, nodes));
+        let count = count_nodes(&graph).map_err(capturing)?;
+        if (count.kernels, count.nodes) != (expected, expected) {
+            return Err(wrong_nodes(count.kernels, count.nodes));
         }
         graph.upload().map_err(capturing)?;
         Ok(graph)
     }
+}
+
+/// Submitted work, and the time that it took the GPU.
+pub(super) struct Submitted<T> {
+    pub us: f64,
+    /// The result of submitting it.
+    pub result: T,
 }
 
 /// Counts an output for its input: among its like, or as a new one.
@@ -539,8 +548,14 @@ fn merge(collected: &mut Vec<RotatedOutput>, input: usize, execution: Execution)
     }
 }
 
-/// Returns the number of kernels and of all nodes.
-fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
+/// The numbers of a graph's nodes.
+struct NodeCount {
+    kernels: usize,
+    /// The number of all nodes, kernels included.
+    nodes: usize,
+}
+
+fn count_nodes(graph: &CudaGraph) -> Result<NodeCount, DriverError> {
     let mut count = 0;
     // SAFETY: the graph is alive; with a null array the driver only writes the number of nodes.
     unsafe { sys::cuGraphGetNodes(graph.cu_graph(), std::ptr::null_mut(), &mut count) }.result()?;
@@ -555,7 +570,10 @@ fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
         unsafe { sys::cuGraphNodeGetType(node, &mut kind) }.result()?;
         kernels += usize::from(kind == CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL);
     }
-    Ok((kernels, count))
+    Ok(NodeCount {
+        kernels,
+        nodes: count,
+    })
 }
 
 /// Converts microseconds; what is not a duration becomes 0.

@@ -32,6 +32,9 @@ pub struct TimedPair {
     pub new_outputs: Vec<RotatedOutput>,
 }
 
+/// The time of an arm, or why it has none; see [`CudaDevice::rank`].
+pub type RankedArm = Result<Ranked, CudaError>;
+
 /// The time of one of many arms; see [`CudaDevice::rank`].
 #[derive(Clone, Debug)]
 pub struct Ranked {
@@ -118,7 +121,7 @@ impl CudaDevice {
         &'d self,
         arms: Vec<Result<Arm<'d>, CudaError>>,
         plan: &Plan,
-    ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError> {
+    ) -> Result<Vec<RankedArm>, CudaError> {
         self.prepare_to_time()?;
         let events = self.timing_events(2)?;
         let mut candidates: Vec<Result<Candidate<'d>, CudaError>> = arms
@@ -230,6 +233,9 @@ impl<'d> Candidate<'d> {
     }
 }
 
+/// The samples of each arm, in microseconds.
+type SamplesOfArms = Vec<Vec<f64>>;
+
 /// Arms with graphs built and clocks warm.
 struct Session<'a, 'd> {
     device: &'d CudaDevice,
@@ -340,7 +346,7 @@ impl<'a, 'd> Session<'a, 'd> {
         self.device.wait(end, &candidate.kernel.name, expected)
     }
 
-    fn device_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
+    fn device_samples(&self) -> Result<SamplesOfArms, CudaError> {
         let per_arm = self.replays_per_arm();
         let expected_us = (self.round + self.lead_in).as_secs_f64() * 1e6 + 30.0;
         let samples = self
@@ -360,7 +366,7 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(samples_of_arms)
     }
 
-    fn single_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
+    fn single_samples(&self) -> Result<SamplesOfArms, CudaError> {
         let mut launch_us = 0.0f64;
         for arm in &self.arms {
             launch_us = launch_us.max(arm.timed_graph()?.launch_us);
@@ -376,8 +382,8 @@ impl<'a, 'd> Session<'a, 'd> {
         for _ in 0..samples.div_ceil(per_arm) {
             for &index in self.order {
                 let arm = &self.arms[index];
-                let (us, ()) = arm.time(&self.events, expected, || arm.enqueue_next())?;
-                samples_of_arms[index].push(us);
+                let launch = arm.time(&self.events, expected, || arm.enqueue_next())?;
+                samples_of_arms[index].push(launch.us);
             }
         }
         Ok(samples_of_arms)
@@ -393,14 +399,14 @@ impl<'a, 'd> Session<'a, 'd> {
         let replay_us = arm.timed_graph()?.launch_us * self.launches as f64;
         let replays = (LONG_RUN_US / replay_us).ceil().clamp(1.0, 1000.0) as usize;
         let expected = microseconds(2.0 * replays as f64 * replay_us);
-        let (us, result) = arm.time(&self.events, expected, || {
+        let submitted = arm.time(&self.events, expected, || {
             (0..replays).try_for_each(|_| arm.replay())?;
             Ok(meanwhile())
         })?;
         Ok(LongRun {
-            us,
+            us: submitted.us,
             launches: replays * self.launches,
-            result,
+            result: submitted.result,
         })
     }
 
@@ -426,7 +432,7 @@ impl<'a, 'd> Session<'a, 'd> {
     }
 
     /// Ends the session: times single launches, checks the timer, and collects outputs.
-    fn end(mut self, device_samples: Vec<Vec<f64>>) -> Result<Vec<Timed>, CudaError> {
+    fn end(mut self, device_samples: SamplesOfArms) -> Result<Vec<Timed>, CudaError> {
         let samples_of_singles = self.single_samples()?;
         let mut checks = Vec::with_capacity(self.arms.len());
         for arm in &self.arms {
@@ -486,7 +492,12 @@ fn summary(arm: &Arm<'_>, samples: &[f64]) -> Result<Summary, CudaError> {
 
 /// Adds the times per launch of one round to the samples of its arms: `round_us` are the replays in
 /// `order`, of `launches` each.
-fn share_out(round_us: &[f64], order: &[usize], launches: usize, samples_of_arms: &mut [Vec<f64>]) {
+fn share_out(
+    round_us: &[f64],
+    order: &[usize],
+    launches: usize,
+    samples_of_arms: &mut SamplesOfArms,
+) {
     for (&us, &arm) in round_us.iter().zip(order) {
         samples_of_arms[arm].push(us / launches as f64);
     }

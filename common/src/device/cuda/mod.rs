@@ -10,7 +10,7 @@ mod selftest;
 
 pub use arm::{Arm, InputPool, RotatedOutput};
 pub use error::{CudaError, LaunchName};
-pub use measure::{Ranked, Timed, TimedPair};
+pub use measure::{Ranked, RankedArm, Timed, TimedPair};
 pub use selftest::{TimerCheck, known_length, timer_checks};
 
 use super::{Execution, Staged};
@@ -77,6 +77,11 @@ impl DeviceInfo {
     }
 }
 
+type Modules = HashMap<usize, Arc<CudaModule>>;
+
+/// The scales of a tensor, one a head.
+type DeviceScales = CudaSlice<f32>;
+
 /// A GPU with a context and a stream. It is not `Sync`: nothing else may run on the GPU while it is
 /// being timed.
 pub struct CudaDevice {
@@ -86,7 +91,7 @@ pub struct CudaDevice {
     telemetry: Option<Telemetry>,
     watchdog: Duration,
     /// The loaded code, keyed by the address of its fatbin, which lives as long as the program.
-    modules: RefCell<HashMap<usize, Arc<CudaModule>>>,
+    modules: RefCell<Modules>,
     helpers: RefCell<Option<Helpers>>,
     sticky: Cell<bool>,
     /// Whether the kernel of references was found to agree with the host.
@@ -126,7 +131,7 @@ enum Argument {
 
 struct DeviceInputs {
     images: [CudaSlice<u8>; 3],
-    scales: [Option<CudaSlice<f32>>; 3],
+    scales: [Option<DeviceScales>; 3],
 }
 
 impl std::fmt::Debug for CudaDevice {
@@ -152,7 +157,7 @@ impl Drop for CudaDevice {
 impl CudaDevice {
     /// Opens the GPU with the number `ordinal` among those that the driver shows.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
-        let (context, mut info) = attach(ordinal)?;
+        let AttachedGpu { context, mut info } = attach(ordinal)?;
         // SAFETY: this type submits everything to one stream, so nothing needs the events that
         // would order several. They would also be recorded into captured graphs.
         unsafe { context.disable_event_tracking() };
@@ -369,7 +374,7 @@ impl CudaDevice {
         })
     }
 
-    fn upload_scales(&self, scales: &[f32]) -> Result<Option<CudaSlice<f32>>, CudaError> {
+    fn upload_scales(&self, scales: &[f32]) -> Result<Option<DeviceScales>, CudaError> {
         if scales.is_empty() {
             return Ok(None);
         }
@@ -593,16 +598,27 @@ pub fn is_present() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-/// Returns the process's primary context on GPU number `ordinal`, current on this thread
-/// afterwards, and what the GPU is.
-pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaError> {
-    let (_, info) = find(ordinal)?;
-    let context = CudaContext::new(ordinal).map_err(opening)?;
-    Ok((context, info))
+/// A GPU with the process's primary context on it.
+pub struct AttachedGpu {
+    pub context: Arc<CudaContext>,
+    pub info: DeviceInfo,
 }
 
-/// Returns GPU number `ordinal` and what it is. Makes no context, and needs none.
-pub fn find(ordinal: usize) -> Result<(CUdevice, DeviceInfo), CudaError> {
+/// Takes the primary context on GPU number `ordinal`, current on this thread afterwards.
+pub fn attach(ordinal: usize) -> Result<AttachedGpu, CudaError> {
+    let info = find(ordinal)?.info;
+    let context = CudaContext::new(ordinal).map_err(opening)?;
+    Ok(AttachedGpu { context, info })
+}
+
+/// A GPU without a context.
+pub struct FoundGpu {
+    pub device: CUdevice,
+    pub info: DeviceInfo,
+}
+
+/// Finds GPU number `ordinal`. Makes no context, and needs none.
+pub fn find(ordinal: usize) -> Result<FoundGpu, CudaError> {
     if !is_present() {
         return Err(CudaError::NoDriver);
     }
@@ -635,7 +651,7 @@ pub fn find(ordinal: usize) -> Result<(CUdevice, DeviceInfo), CudaError> {
     }
     let device = result::device::get(ordinal as i32).map_err(opening)?;
     let info = device_info(device, supported_cuda).map_err(opening)?;
-    Ok((device, info))
+    Ok(FoundGpu { device, info })
 }
 
 fn opening(error: DriverError) -> CudaError {

@@ -3,7 +3,7 @@
 use super::super::CudaError;
 use super::Session;
 use crate::telemetry::Reading;
-use crate::timing::sustained::{self, CHUNK, Chunk, Stand, Sustained};
+use crate::timing::sustained::{self, CHUNK, Chunk, Stand, SustainedArms};
 use std::time::{Duration, Instant};
 
 impl Session<'_, '_> {
@@ -12,7 +12,7 @@ impl Session<'_, '_> {
     pub(super) fn sustain_at_limit(
         &self,
         after: &[Reading],
-    ) -> Result<Option<Vec<Sustained>>, CudaError> {
+    ) -> Result<Option<SustainedArms>, CudaError> {
         let mut graphs = Graphs {
             session: self,
             start: Instant::now(),
