@@ -14,7 +14,7 @@ pub struct Claim {
     pub metrics: &'static [Metric],
     pub relation: Relation,
     /// The problems, each judged by itself.
-    pub on: &'static [Where],
+    pub problems: &'static [Where],
     pub why: &'static str,
 }
 
@@ -78,7 +78,7 @@ impl Claim {
             family,
             metrics: &[Metric::P50],
             relation: Relation::Faster { base, at_least },
-            on: BOTH,
+            problems: BOTH,
             why: "",
         }
     }
@@ -86,11 +86,11 @@ impl Claim {
     pub const fn faster_on(
         family: &'static str,
         base: Base,
-        on: &'static [Where],
+        problems: &'static [Where],
         at_least: f64,
     ) -> Self {
         Self {
-            on,
+            problems,
             ..Self::faster(family, base, at_least)
         }
     }
@@ -101,7 +101,7 @@ impl Claim {
             family,
             metrics,
             relation: Relation::AtMost { bound: 0.0 },
-            on: BOTH,
+            problems: BOTH,
             why,
         }
     }
@@ -121,21 +121,25 @@ impl Claim {
     }
 
     /// Claims to be `at_least` times as fast as the fastest peer.
-    pub const fn over_peers(family: &'static str, on: &'static [Where], at_least: f64) -> Self {
-        Self::over(family, Rival::FastestPeer, on, at_least)
+    pub const fn over_peers(
+        family: &'static str,
+        problems: &'static [Where],
+        at_least: f64,
+    ) -> Self {
+        Self::over(family, Rival::FastestPeer, problems, at_least)
     }
 
     pub const fn over(
         family: &'static str,
         rival: Rival,
-        on: &'static [Where],
+        problems: &'static [Where],
         at_least: f64,
     ) -> Self {
         Self {
             family,
             metrics: &[Metric::P50],
             relation: Relation::FasterThanPeer { rival, at_least },
-            on,
+            problems,
             why: "",
         }
     }

@@ -47,7 +47,7 @@ impl Caps {
 
     /// Returns the worst architecture's registers, rounded up to 8, plus 8; shared memory rounded
     /// up to 1 KB.
-    pub fn of(facts: &KernelFacts, entries: &[PtxasEntry]) -> Self {
+    pub fn with_headroom(facts: &KernelFacts, entries: &[PtxasEntry]) -> Self {
         let mut registers = 0;
         let mut most_shared_bytes = 0;
         for entry in entries {

@@ -59,7 +59,7 @@ pub enum Role {
     Branch {
         /// `small grids`.
         purpose: &'static str,
-        on: Where,
+        problem: Where,
     },
 }
 

@@ -359,7 +359,7 @@ pub fn timed(us: [f64; 3]) -> Run {
                 .sampled(subject, mission(), &samples(us));
     }
     let pair = |new: &str, new_us: f64, base: &str, base_us: f64| {
-        let comparison = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
+        let comparison = Comparison::new(&samples(base_us), &samples(new_us)).unwrap();
         let speed_of_light = SpeedOfLight::default();
         Row::pair(
             new.into(),
@@ -474,7 +474,7 @@ impl Run {
     }
 
     pub fn sampled(self, subject: &str, problem: ProblemPlace, us: &[f64]) -> Self {
-        let summary = Summary::of(us).unwrap();
+        let summary = Summary::new(us).unwrap();
         let row = Row::new(subject, Kind::Latency(problem))
             .conditions("warm L2")
             .figure(Metric::P50, &summary)
@@ -567,7 +567,7 @@ impl Run {
             self = self.with(peer_time(peer, place, peer_us, is_right));
             // A wrong peer has no ratio.
             if is_right {
-                let comparison = Comparison::of(&samples(peer_us), &samples(us)).unwrap();
+                let comparison = Comparison::new(&samples(peer_us), &samples(us)).unwrap();
                 self = self.with(Row::peer_pair(
                     subject.into(),
                     peer.into(),
@@ -585,7 +585,7 @@ impl Run {
 fn peer_time(subject: &str, problem: &ProblemPlace, us: f64, is_right: bool) -> Row {
     let gates = [GateId::C1, GateId::C2, GateId::C3]
         .map(|gate| GateResult::judge(gate, is_right || gate != GateId::C2, "too large"));
-    let [device, host] = [us, 20.0].map(|us| Summary::of(&samples(us)).unwrap());
+    let [device, host] = [us, 20.0].map(|us| Summary::new(&samples(us)).unwrap());
     Row::new(subject, Kind::PeerTime(problem.clone()))
         .timed(&device, &gates)
         .conditions("warm L2")

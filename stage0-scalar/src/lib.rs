@@ -31,7 +31,7 @@ const INFO: StageInfo = StageInfo {
             relation: Relation::AtLeast {
                 bound: 134_217_728.0,
             },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "all of Q·Kᵀ runs on tensor cores",
         },
         Claim {
@@ -42,7 +42,7 @@ const INFO: StageInfo = StageInfo {
                 at_least: 0.5,
                 at_most: 0.8,
             },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "a fragment of Q or K serves a whole 8x32 tile of scores",
         },
         Claim {
@@ -54,7 +54,7 @@ const INFO: StageInfo = StageInfo {
                 Metric::BlockBarriers,
             ],
             relation: Relation::equal_to(SCALAR),
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "everything but Q·Kᵀ is the same code",
         },
         Claim::none(

@@ -27,14 +27,14 @@ const INFO: StageInfo = StageInfo {
             family: "cpasync",
             metrics: &[Metric::GlobalReadBytes, Metric::TensorMacs, Metric::Exps],
             relation: Relation::equal_to(WMMA_QK),
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "the same tiles are read, only earlier, and the same sums computed",
         },
         Claim {
             family: "cpasync",
             metrics: &[Metric::SharedReadBytes],
             relation: Relation::equal_to(WMMA_QK),
-            on: claim::F16,
+            problems: claim::F16,
             why: "what arrives is what is read",
         },
         Claim {
@@ -45,7 +45,7 @@ const INFO: StageInfo = StageInfo {
                 at_least: 1.0,
                 at_most: 1.03,
             },
-            on: claim::E4M3,
+            problems: claim::E4M3,
             why: "codes that have arrived are read once, to be converted",
         },
         // Q alone: 8 heads x 512 rows x 64 elements.
@@ -53,7 +53,7 @@ const INFO: StageInfo = StageInfo {
             family: "cpasync",
             metrics: &[Metric::PlainReadBytes],
             relation: Relation::AtMost { bound: 524_288.0 },
-            on: claim::F16,
+            problems: claim::F16,
             why: "K and V come by cp.async, only Q through registers",
         },
         // Half of that, and the scales, which every thread of up to 256 reads.
@@ -61,7 +61,7 @@ const INFO: StageInfo = StageInfo {
             family: "cpasync",
             metrics: &[Metric::PlainReadBytes],
             relation: Relation::AtMost { bound: 655_360.0 },
-            on: claim::E4M3,
+            problems: claim::E4M3,
             why: "K and V come by cp.async, only Q through registers",
         },
         Claim::none(

@@ -23,7 +23,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: Some("stage8-overlap"),
     role: Role::Branch {
         purpose: "FP8",
-        on: Where::new("big", Dtype::E4m3, Mask::Full),
+        problem: Where::new("big", Dtype::E4m3, Mask::Full),
     },
     default_variant: "fp8-scores-256x64",
     claims: &[
@@ -40,11 +40,11 @@ const INFO: StageInfo = StageInfo {
                 at_least: 0.0,
                 at_most: 0.6,
             },
-            on: claim::E4M3,
+            problems: claim::E4M3,
             why: "V alone is converted, and neither K nor Q",
         },
         Claim {
-            on: claim::E4M3,
+            problems: claim::E4M3,
             ..Claim::by_descriptor("fp8-scores")
         },
     ],

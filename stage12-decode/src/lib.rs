@@ -30,7 +30,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: Some("stage9-cluster"),
     role: Role::Branch {
         purpose: "decode",
-        on: Where::new("decode_8k", Dtype::F16, Mask::Full),
+        problem: Where::new("decode_8k", Dtype::F16, Mask::Full),
     },
     default_variant: "decode-64x256",
     claims: &[
@@ -54,7 +54,7 @@ const INFO: StageInfo = StageInfo {
              converted there",
         ),
         Claim {
-            on: claim::E4M3,
+            problems: claim::E4M3,
             ..Claim::none(
                 "decode",
                 &[Metric::LoopHgmma],

@@ -61,7 +61,7 @@ const INFO: StageInfo = StageInfo {
             family: "persistent",
             metrics: &[Metric::TensorMacs],
             relation: Relation::equal_to(SPREAD),
-            on: MISSION,
+            problems: MISSION,
             why: "the same work, by blocks that stay",
         },
     ],

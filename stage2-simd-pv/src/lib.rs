@@ -31,7 +31,7 @@ const INFO: StageInfo = StageInfo {
                 at_least: 0.35,
                 at_most: 0.65,
             },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "P·V takes 9 loads for 32 products a lane instead of 10 for 16, and is most of \
                   the loads",
         },
@@ -45,7 +45,7 @@ const INFO: StageInfo = StageInfo {
                 Metric::BlockBarriers,
             ],
             relation: Relation::equal_to(CPASYNC),
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "nothing but P·V changes",
         },
         Claim::none(

@@ -27,7 +27,7 @@ const INFO: StageInfo = StageInfo {
             family: "wmma-pv",
             metrics: &[Metric::TensorMacs],
             relation: Relation::times(2.0, SIMD_PV),
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "both products run on tensor cores, and they are of one size",
         },
         Claim {
@@ -39,7 +39,7 @@ const INFO: StageInfo = StageInfo {
                 Metric::BlockBarriers,
             ],
             relation: Relation::equal_to(SIMD_PV),
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "nothing but P·V changes",
         },
         Claim::none(
@@ -52,7 +52,7 @@ const INFO: StageInfo = StageInfo {
             family: "wmma-pv",
             metrics: &[Metric::SharedWriteConflictShare],
             relation: Relation::AtMost { bound: 0.46 },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; \
                   no padding spares them and the reads both, and reads are more",
         },

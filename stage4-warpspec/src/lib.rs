@@ -29,14 +29,14 @@ const INFO: StageInfo = StageInfo {
             family: "warpspec",
             metrics: &[Metric::TensorMacs],
             relation: Relation::equal_to(WMMA_PV),
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "the same products are computed, by other warps",
         },
         Claim {
             family: "warpspec",
             metrics: &[Metric::GlobalReadBytes],
             relation: Relation::equal_to(WMMA_PV),
-            on: claim::F16,
+            problems: claim::F16,
             why: "the same tiles are read, by other warps",
         },
         Claim {
@@ -47,7 +47,7 @@ const INFO: StageInfo = StageInfo {
                 at_least: 1.0,
                 at_most: 1.01,
             },
-            on: claim::E4M3,
+            problems: claim::E4M3,
             why: "the same tiles are read, by other warps; the producers read the scales too",
         },
         Claim {
@@ -55,7 +55,7 @@ const INFO: StageInfo = StageInfo {
             metrics: &[Metric::BlockBarriers],
             // 128 blocks.
             relation: Relation::AtMost { bound: 128.0 },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "one barrier a block, before the roles part; nobody waits for the slowest warp of \
                   a tile",
         },
@@ -68,7 +68,7 @@ const INFO: StageInfo = StageInfo {
                 at_most: 0.8,
             },
             // `compare profile` launches f16 unless it is asked for more.
-            on: claim::F16,
+            problems: claim::F16,
             why: "consumers wait for tiles that have not arrived, not for each other",
         },
         Claim::none(
@@ -81,7 +81,7 @@ const INFO: StageInfo = StageInfo {
             family: "warpspec",
             metrics: &[Metric::SharedWriteConflictShare],
             relation: Relation::AtMost { bound: 0.46 },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; \
                   no padding spares them and the reads both, and reads are more",
         },

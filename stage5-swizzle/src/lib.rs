@@ -82,14 +82,14 @@ const INFO: StageInfo = StageInfo {
             family: "swizzle",
             metrics: &[Metric::SharedReadConflictShare],
             relation: Relation::AtMost { bound: 0.05 },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "8 rows of one chunk column lie in 8 different groups of banks",
         },
         Claim {
             family: "mma-linear",
             metrics: &[Metric::SharedReadConflictShare],
             relation: Relation::AtLeast { bound: 0.5 },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "the control: rows of 128 bytes all start in bank 0",
         },
         Claim {
@@ -102,21 +102,21 @@ const INFO: StageInfo = StageInfo {
                 Metric::DynamicSharedBytes,
             ],
             relation: Relation::equal_to(LINEAR),
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "only the places of the chunks differ, and they cost no memory",
         },
         Claim {
             family: "swizzle",
             metrics: &[Metric::AsyncCopyShare],
             relation: Relation::AtLeast { bound: 1.0 },
-            on: claim::F16,
+            problems: claim::F16,
             why: "Q, K and V all come by cp.async",
         },
         Claim {
             family: "swizzle",
             metrics: &[Metric::AsyncCopyShare],
             relation: Relation::AtLeast { bound: 0.95 },
-            on: claim::E4M3,
+            problems: claim::E4M3,
             why: "Q, K and V all come by cp.async, and the scales, which every thread reads, by \
                   loads",
         },
@@ -132,7 +132,7 @@ const INFO: StageInfo = StageInfo {
             relation: Relation::AtMost { bound: 0.0 },
             // With E4M3 two rows are copied at a time, and the padding between them makes the
             // second one meet the first.
-            on: claim::F16,
+            problems: claim::F16,
             why: "8 lanes copy one row",
         },
         Claim::none(

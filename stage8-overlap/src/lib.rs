@@ -65,7 +65,7 @@ const INFO: StageInfo = StageInfo {
                 at_least: 0.0,
                 at_most: 0.75,
             },
-            on: claim::BOTH,
+            problems: claim::BOTH,
             why: "only the first tile and those on the diagonal look for their maxima",
         },
         Claim::none(
@@ -77,7 +77,7 @@ const INFO: StageInfo = StageInfo {
             family: "overlap-lazy-256x64",
             metrics: &[Metric::TensorPipeActive],
             relation: Relation::AtLeast { bound: 0.4 },
-            on: BIG_FULL,
+            problems: BIG_FULL,
             why: "the grid fills the GPU, and products run under exponentials",
         },
         Claim::by_descriptor("overlap"),

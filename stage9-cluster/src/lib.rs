@@ -26,7 +26,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: Some("stage7-wgmma"),
     role: Role::Branch {
         purpose: "small grids",
-        on: Where::new("mission", Dtype::F16, Mask::Full),
+        problem: Where::new("mission", Dtype::F16, Mask::Full),
     },
     default_variant: "cluster-64x256",
     claims: &[

@@ -107,7 +107,7 @@ type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machine: *mut c_void) {
     // SAFETY: the system hands over live structs. Nothing here allocates or locks.
     unsafe {
-        if let Some(stopped) = Stopped::of(machine) {
+        if let Some(stopped) = Stopped::from_machine(machine) {
             return stopped.goes_on_in_fail(signal, (*info).si_addr() as usize);
         }
         let mut before = libc::SIG_DFL;
@@ -133,7 +133,7 @@ unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machi
 unsafe extern "C" fn on_tick(signal: c_int, _: *mut libc::siginfo_t, machine: *mut c_void) {
     // SAFETY: as in on_refusal.
     unsafe {
-        let Some(stopped) = Stopped::of(machine) else {
+        let Some(stopped) = Stopped::from_machine(machine) else {
             return;
         };
         let run = stopped.context.run();
@@ -158,7 +158,7 @@ impl Stopped<'_> {
     ///
     /// # Safety
     /// `machine` is what a signal handler was given.
-    unsafe fn of(machine: *mut c_void) -> Option<Self> {
+    unsafe fn from_machine(machine: *mut c_void) -> Option<Self> {
         // SAFETY: the slot holds the context of the thread that runs, or of one that has run: what
         // it says is believed on the stack that it names alone.
         let (context, stopped) = unsafe {
@@ -192,7 +192,7 @@ impl Stopped<'_> {
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Stopped<'_> {
-    unsafe fn of(_: *mut c_void) -> Option<Self> {
+    unsafe fn from_machine(_: *mut c_void) -> Option<Self> {
         None
     }
 

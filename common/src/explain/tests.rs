@@ -54,7 +54,7 @@ impl Row {
     /// Returns what the model shows of the row with the dense number `number`.
     fn observed(self, inputs: &Inputs, number: usize, fault: Option<Fault>) -> Vec<Observed> {
         let rows: Vec<usize> = (0..inputs.q.len() / inputs.problem.shape.head_dim).collect();
-        let model = Model::of(self.dtype);
+        let model = Model::for_dtype(self.dtype);
         let finished = model.finished(inputs, &rows, fault, |row| [row]);
         let row = &finished[number];
         let mut observed = Vec::new();

@@ -103,7 +103,7 @@ impl Fault {
             seq_kv,
             ..
         } = problem.shape;
-        let tile_keys = Model::of(problem.dtype).block_n;
+        let tile_keys = Model::for_dtype(problem.dtype).block_n;
         match self {
             Fault::StaleTile | Fault::MissingRescale | Fault::UnweightedMerge => seq_kv > tile_keys,
             Fault::UnmaskedPadding => !seq_kv.is_multiple_of(tile_keys),
@@ -151,7 +151,7 @@ pub fn model_output(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
 }
 
 fn run_model(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
-    let model = Model::of(inputs.problem.dtype);
+    let model = Model::for_dtype(inputs.problem.dtype);
     model.output(inputs, &model::all_rows(inputs), fault)
 }
 
@@ -194,7 +194,7 @@ fn with_last(mut output: Vec<f32>, value: f32) -> Vec<f32> {
 
 /// Computes log-sum-exps `[batch, heads_q, seq_q]`, dense, with a fault of theirs.
 pub fn model_lse(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
-    let mut log_sum_exps = Model::of(inputs.problem.dtype).lse(inputs, fault);
+    let mut log_sum_exps = Model::for_dtype(inputs.problem.dtype).lse(inputs, fault);
     match fault {
         Some(Fault::LseOfNeighbour) => {
             for head in log_sum_exps.chunks_mut(inputs.problem.shape.seq_q) {

@@ -64,7 +64,7 @@ pub(crate) struct FinishedRow {
 impl Model {
     /// Returns the model with tiles of 16 keys, so that small problems have several, and P in 16
     /// bits.
-    pub fn of(dtype: Dtype) -> Self {
+    pub fn for_dtype(dtype: Dtype) -> Self {
         Self {
             block_n: 16,
             probability: Probability::half(dtype),

@@ -207,7 +207,7 @@ fn rows_of_the_model_are_those_of_its_whole_output() {
     let problem = Problem::new(Shape::bhsd(1, 2, 40, 64), Dtype::F16, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 3);
     let (whole, rows) = (model_output(&inputs, None), [0, 1, 7, 38, 39, 40, 77]);
-    let part = Model::of(Dtype::F16).output(&inputs, &rows, None);
+    let part = Model::for_dtype(Dtype::F16).output(&inputs, &rows, None);
     for (values, row) in part.chunks(64).zip(rows) {
         assert_eq!(values, &whole[row * 64..][..64], "row {row}");
     }

@@ -93,7 +93,7 @@ fn growth_over_committed_caps_fails() {
     let hopper = entry("sm_90a");
     assert_eq!(hopper.resources.registers, 107);
     let mut kernel = facts();
-    let caps = Caps::of(&kernel, &[ada, hopper.clone()]);
+    let caps = Caps::with_headroom(&kernel, &[ada, hopper.clone()]);
     assert_eq!(
         caps,
         Caps {
@@ -153,7 +153,7 @@ fn growth_at_the_limit_of_launch_bounds_fails_as_a_spill() {
         };
         let mut full = entry("sm_90a");
         full.resources.registers = limit;
-        facts.caps = Some(Caps::of(&facts, &[full.clone()]));
+        facts.caps = Some(Caps::with_headroom(&facts, &[full.clone()]));
         assert_eq!(judge(&facts, &full).verdict, Verdict::Pass);
         full.resources.spill_store_bytes = 4;
         assert_eq!(judge(&facts, &full).reason, "sm_90a: spilled bytes 4 > 0");

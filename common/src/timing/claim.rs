@@ -38,7 +38,7 @@ named! {
 }
 
 impl Change {
-    pub fn of(ratio: &Ratio, margin: f64) -> Self {
+    pub fn from_ratio(ratio: &Ratio, margin: f64) -> Self {
         let Interval { low, high } = ratio.interval;
         let (below, above) = (1.0 / (1.0 + margin), 1.0 + margin);
         if low > above {
@@ -54,12 +54,12 @@ impl Change {
 }
 
 impl Comparison {
-    /// Compares the samples of an A B B A run, in rounds as in [`Ratios::of`].
-    pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
-        let ratios = Ratios::of(base, new)?;
+    /// Compares the samples of an A B B A run, in rounds as in [`Ratios::new`].
+    pub fn new(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
+        let ratios = Ratios::new(base, new)?;
         Ok(Self {
-            base: Summary::of(base)?,
-            new: Summary::of(new)?,
+            base: Summary::new(base)?,
+            new: Summary::new(new)?,
             ratios,
             drift: drift_of_session(base, new)?,
         })
@@ -88,7 +88,7 @@ impl Comparison {
     }
 
     pub fn change(&self) -> Change {
-        Change::of(&self.ratios.p50, SAME_MARGIN)
+        Change::from_ratio(&self.ratios.p50, SAME_MARGIN)
     }
 }
 
@@ -132,7 +132,7 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
 }
 
 /// Returns the largest distance of a part's median ratio from that of all, relative to it. Rounds
-/// are those of [`Ratios::of`].
+/// are those of [`Ratios::new`].
 fn drift_of_session(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
     let mut ratios = Vec::with_capacity(base.len() / 2);
     for (base_round, new_round) in base.chunks(2).zip(new.chunks(2)) {
@@ -175,7 +175,7 @@ mod tests {
 
     fn measured(base_us: f64, new_us: f64, seed: u64) -> Comparison {
         let Samples { base, new } = rounds(250, base_us, new_us, seed);
-        Comparison::of(&base, &new).unwrap()
+        Comparison::new(&base, &new).unwrap()
     }
 
     fn l1(comparison: &Comparison, at_least: f64) -> GateResult {
@@ -207,7 +207,7 @@ mod tests {
             (f64::NAN, f64::NAN, f64::NAN, Change::Ambiguous),
         ] {
             let interval = Interval { low, high };
-            let change = Change::of(&Ratio { value, interval }, SAME_MARGIN);
+            let change = Change::from_ratio(&Ratio { value, interval }, SAME_MARGIN);
             assert_eq!(change, expected, "{value} [{low}, {high}]");
         }
     }
@@ -233,7 +233,7 @@ mod tests {
         let Samples { base, new } = rounds(250, 12.0, 10.0, 3);
         let base_slowed = slowed(&base, is_wandering);
         let new_slowed = slowed(&new, is_wandering);
-        let shared = Comparison::of(&base_slowed, &new_slowed).unwrap();
+        let shared = Comparison::new(&base_slowed, &new_slowed).unwrap();
         assert!(shared.new.noise() > 2.0 * NOISE_LIMIT, "{shared:?}");
         assert!(shared.noise() < NOISE_LIMIT, "{shared:?}");
         assert_eq!(l1(&shared, 1.10).verdict, Verdict::Pass);
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn scatter_of_one_arm_is_in_the_intervals() {
         let Samples { base, new } = rounds(250, 12.0, 10.0, 3);
-        let scattering = Comparison::of(&base, &slowed(&new, is_wandering)).unwrap();
+        let scattering = Comparison::new(&base, &slowed(&new, is_wandering)).unwrap();
         assert!(scattering.new.noise() > 2.0 * NOISE_LIMIT);
         assert!(scattering.noise() < NOISE_LIMIT);
         let tail = scattering.ratios.p90.interval;
@@ -261,7 +261,7 @@ mod tests {
         let second_half: fn(usize) -> bool = |round| round >= 125;
         let first_fifth: fn(usize) -> bool = |round| round < 50;
         for is_slow in [second_half, first_fifth] {
-            let changing = Comparison::of(&base, &slowed(&new, is_slow)).unwrap();
+            let changing = Comparison::new(&base, &slowed(&new, is_slow)).unwrap();
             // The least figure decides: p90 of the arm that changed.
             let (least, noise) = (changing.ratios.p90.interval, changing.noise());
             assert!(noise > NOISE_LIMIT, "{changing:?}");
@@ -284,7 +284,7 @@ mod tests {
         let mut passed = 0;
         for seed in 0..40 {
             let Samples { base, new } = scattered(round_count, 10.0 * faster, 10.0, seed, 0.05);
-            let comparison = Comparison::of(&base, &new).unwrap();
+            let comparison = Comparison::new(&base, &new).unwrap();
             assert!(round_count < 100 || comparison.base.noise() > NOISE_LIMIT);
             if l1(&comparison, 1.0).verdict == Verdict::Pass {
                 passed += 1;

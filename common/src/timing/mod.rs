@@ -50,17 +50,17 @@ impl Rotation {
     pub fn choose(input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let set = (input_bytes + output_bytes).max(1);
         let sets = (l2_bytes / 4 / set).clamp(1, WARM_SETS);
-        Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
+        Self::new(sets as usize, input_bytes, output_bytes, l2_bytes)
     }
 
     /// Returns a cold rotation: its inputs have left the cache when their turn comes again.
     pub fn cold(input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let sets = COLD_BYTES.max(3 * l2_bytes).div_ceil(input_bytes.max(1));
-        Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
+        Self::new(sets as usize, input_bytes, output_bytes, l2_bytes)
     }
 
     /// Returns a rotation over so many sets, with the state of the cache that follows.
-    pub fn of(sets: usize, input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
+    pub fn new(sets: usize, input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let n = sets as u64;
         let state = if 2 * n * (input_bytes + output_bytes) <= l2_bytes {
             CacheState::Warm
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn the_state_of_the_cache_follows_from_what_the_sets_span() {
         let state = |sets, input, output| {
-            let rotation = Rotation::of(sets, input, output, 50 * MIB);
+            let rotation = Rotation::new(sets, input, output, 50 * MIB);
             rotation.state
         };
         assert_eq!(state(100, 3 * MIB / 2, MIB / 2), CacheState::Cold);
@@ -299,14 +299,14 @@ mod tests {
         let (input, cache) = (10_000_000, 100_000_000);
         let rotation = Rotation::cold(input, 0, cache);
         assert_eq!((rotation.sets, rotation.state), (30, CacheState::Cold));
-        let one_less = Rotation::of(29, input, 0, cache);
+        let one_less = Rotation::new(29, input, 0, cache);
         assert_eq!(one_less.state, CacheState::Partial);
     }
 
     #[test]
     fn only_what_exceeds_the_cache_is_surely_uncached() {
         let uncached = |sets, input_bytes| {
-            Rotation::of(sets, input_bytes, MIB, 50 * MIB).uncached_input_bytes()
+            Rotation::new(sets, input_bytes, MIB, 50 * MIB).uncached_input_bytes()
         };
         assert_eq!(uncached(4, MIB), 0.0);
         assert_eq!(uncached(100, MIB), MIB as f64 / 2.0);
@@ -345,7 +345,7 @@ mod tests {
             samples[arm].push(10.0 + 0.1 * slot as f64);
         }
         assert_eq!(order(1), [0]);
-        let Comparison { base, new, .. } = Comparison::of(&samples[0], &samples[1]).unwrap();
+        let Comparison { base, new, .. } = Comparison::new(&samples[0], &samples[1]).unwrap();
         assert_eq!((base.samples, new.samples), (40, 40));
         assert!(
             (base.mean / new.mean - 1.0).abs() < 1e-12,

@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn cold_inputs_must_cross_device_memory() {
-        let rotation = Rotation::of((3 * L2).div_ceil(INPUTS) as usize, INPUTS, OUTPUT, L2);
+        let rotation = Rotation::new((3 * L2).div_ceil(INPUTS) as usize, INPUTS, OUTPUT, L2);
         let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA L4", &rotation);
         // Two thirds of 1.5 MiB at 0.3 TB/s, less than the 4.4 us of arithmetic.
         assert_eq!(speed_of_light.bounds.len(), 2);

@@ -45,7 +45,7 @@ pub enum SampleError {
 }
 
 impl Summary {
-    pub fn of(samples: &[f64]) -> Result<Self, SampleError> {
+    pub fn new(samples: &[f64]) -> Result<Self, SampleError> {
         let sorted = checked_and_sorted(samples)?;
         let average = mean(samples);
         let n = samples.len();
@@ -93,7 +93,7 @@ pub struct Ratios {
 impl Ratios {
     /// Computes the ratios of samples in rounds of A B B A: `2 r` and `2 r + 1` of both slices are
     /// round `r`. Rounds are resampled whole, so that drift moves both sides at once.
-    pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
+    pub fn new(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         if base.len() != new.len() || !base.len().is_multiple_of(2) {
             return Err(SampleError::Unpaired {
                 base: base.len(),
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_summary_of_known_samples() {
-        let s = Summary::of(&[4.0, 2.0, 5.0, 1.0, 3.0]).unwrap();
+        let s = Summary::new(&[4.0, 2.0, 5.0, 1.0, 3.0]).unwrap();
         assert_eq!((s.samples, s.min, s.p50, s.mean), (5, 1.0, 3.0, 3.0));
         assert!((s.p90 - 4.6).abs() < 1e-12);
         assert!((s.std - 2.5f64.sqrt()).abs() < 1e-12);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_summary_of_one_sample_has_no_spread() {
-        let single = Summary::of(&[7.0]).unwrap();
+        let single = Summary::new(&[7.0]).unwrap();
         assert_eq!(single.std, 0.0);
         let interval = Interval {
             low: 7.0,
@@ -236,30 +236,30 @@ mod tests {
 
     #[test]
     fn broken_timers_are_refused() {
-        assert_eq!(Summary::of(&[]), Err(SampleError::Empty));
+        assert_eq!(Summary::new(&[]), Err(SampleError::Empty));
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(
                 matches!(
-                    Summary::of(&[1.0, bad]),
+                    Summary::new(&[1.0, bad]),
                     Err(SampleError::NotATime { index: 1, .. })
                 ),
                 "{bad}"
             );
-            let ratios = Ratios::of(&[1.0, 1.0], &[1.0, bad]);
+            let ratios = Ratios::new(&[1.0, 1.0], &[1.0, bad]);
             assert!(matches!(
                 ratios,
                 Err(SampleError::NotATime { index: 1, .. })
             ));
         }
         assert_eq!(
-            Ratios::of(&[1.0, 1.0], &[1.0]),
+            Ratios::new(&[1.0, 1.0], &[1.0]),
             Err(SampleError::Unpaired { base: 2, new: 1 })
         );
         assert_eq!(
-            Ratios::of(&[1.0], &[1.0]),
+            Ratios::new(&[1.0], &[1.0]),
             Err(SampleError::Unpaired { base: 1, new: 1 })
         );
-        assert_eq!(Ratios::of(&[], &[]), Err(SampleError::Empty));
+        assert_eq!(Ratios::new(&[], &[]), Err(SampleError::Empty));
     }
 
     #[test]
@@ -271,11 +271,11 @@ mod tests {
     #[test]
     fn each_figure_has_its_own_quantile_and_rounds_are_resampled_whole() {
         let base = [1.0, 1.0, 2.0, 9.0];
-        let same = Ratios::of(&base, &base).unwrap();
+        let same = Ratios::new(&base, &base).unwrap();
         for Ratio { value, interval } in [same.p50, same.p90, same.mean] {
             assert_eq!([value, interval.low, interval.high], [1.0; 3]);
         }
-        let faster = Ratios::of(&base, &[1.0; 4]).unwrap();
+        let faster = Ratios::new(&base, &[1.0; 4]).unwrap();
         assert_eq!(faster.p50.value, 1.5);
         assert_eq!(faster.p90.value, percentile(&base, 0.9));
         assert_eq!(faster.mean.value, 3.25);
@@ -284,8 +284,8 @@ mod tests {
     #[test]
     fn shared_drift_cancels_in_the_ratio() {
         let Samples { base, new } = rounds(250, 10.0, 8.0, 11);
-        let ratios = Ratios::of(&base, &new).unwrap();
-        let again = Ratios::of(&base, &new).unwrap();
+        let ratios = Ratios::new(&base, &new).unwrap();
+        let again = Ratios::new(&base, &new).unwrap();
         assert_eq!(ratios, again, "the same samples");
         for Ratio { value, interval } in [ratios.p50, ratios.p90, ratios.mean] {
             assert!(

@@ -131,7 +131,7 @@ fn update_caps(stage: &mut LoadedStage) {
     let mut lines = vec![Caps::HEAD.to_string()];
     for index in 0..stage.kernels.len() {
         let kernel = &stage.kernels[index];
-        let caps = Caps::of(&kernel.facts, &stage.ptxas_entries(kernel));
+        let caps = Caps::with_headroom(&kernel.facts, &stage.ptxas_entries(kernel));
         lines.push(format!(
             "{},{},{}",
             kernel.symbol, caps.register_cap, caps.shared_cap_bytes

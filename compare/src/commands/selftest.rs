@@ -102,7 +102,7 @@ fn check_timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Ve
 }
 
 fn timer_row(check: &TimerCheck) -> Row {
-    Row::timer_check(&check.name, check.ok, &check.expected).note(&check.found)
+    Row::timer_check(&check.name, check.ok, &check.expected).note(&check.outcome)
 }
 
 #[cfg(test)]

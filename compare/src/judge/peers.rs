@@ -31,7 +31,7 @@ pub struct Problem<'a> {
 /// Judges ours against a peer by the interval of peer's time / ours; neither faster nor slower
 /// where that contains 1.
 pub fn outcome(ratio: Figure) -> Change {
-    Change::of(&ratio.ratio(), 0.0)
+    Change::from_ratio(&ratio.ratio(), 0.0)
 }
 
 pub fn word(outcome: Change) -> &'static str {

@@ -87,7 +87,7 @@ fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<(S
 /// Makes one claim per problem and metric.
 fn claims(stated: &claim::Claim) -> Vec<Claim> {
     let mut claims = Vec::new();
-    for place in stated.on {
+    for place in stated.problems {
         for &metric in stated.metrics {
             claims.push(Claim {
                 family: stated.family.to_string(),

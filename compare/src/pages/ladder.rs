@@ -85,7 +85,7 @@ fn purpose(stage: &StageMeta) -> Option<&'static str> {
 fn own_problem(stage: &StageMeta) -> Option<ProblemPlace> {
     match stage.role {
         Role::Rung => None,
-        Role::Branch { on: place, .. } => {
+        Role::Branch { problem: place, .. } => {
             Some(ProblemPlace::new(place.shape, place.dtype, place.mask))
         }
     }

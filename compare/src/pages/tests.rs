@@ -436,7 +436,7 @@ fn a_gain_at_big_is_shown_with_its_claim() {
 fn a_branch_has_its_own_table_and_problem() {
     let role = Role::Branch {
         purpose: "small grids",
-        on: Where::new("mission", Dtype::F16, Mask::Full),
+        problem: Where::new("mission", Dtype::F16, Mask::Full),
     };
     let run = scenario::run("timed").changed(|session| session.stages[1].role = role);
     let page = markdown(&ladder::tables(&report_on(&run), Block::subsection));

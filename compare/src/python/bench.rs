@@ -550,7 +550,7 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
                 (Err(error), _) => return Err(error),
             };
             if self.candidate.is_some() && is_judged {
-                let least_us = Summary::of(&sampled.device_us)?.min;
+                let least_us = Summary::new(&sampled.device_us)?.min;
                 sampled
                     .judged
                     .gates

@@ -49,7 +49,7 @@ fn is_open(samples: &[Vec<f64>], ours: usize) -> bool {
 }
 
 fn is_undecided(base: &[f64], arm: &[f64]) -> bool {
-    match Comparison::of(base, arm) {
+    match Comparison::new(base, arm) {
         Ok(pair) => claim::judge(&pair.ratios, pair.noise(), 1.0).verdict == Verdict::Ambiguous,
         Err(_) => true,
     }
@@ -57,7 +57,7 @@ fn is_undecided(base: &[f64], arm: &[f64]) -> bool {
 
 /// Returns the median of an arm's samples, or `otherwise` where they have none.
 fn p50(samples: &[f64], otherwise: f64) -> f64 {
-    Summary::of(samples).map_or(otherwise, |summary| summary.p50)
+    Summary::new(samples).map_or(otherwise, |summary| summary.p50)
 }
 
 /// Arms by their places among all, in that order.
@@ -157,12 +157,12 @@ impl Sampled {
     /// Makes its row; `cache` is the state of the cache that the buffers amount to.
     pub fn row(&self, place: &ProblemPlace, cache: &str) -> Result<Row, SampleError> {
         let timed = Row::new(&self.subject, Kind::PeerTime(place.clone()))
-            .timed(&Summary::of(self.us())?, &self.judged.gates);
+            .timed(&Summary::new(self.us())?, &self.judged.gates);
         let mut row = self
             .in_regime(timed.conditions(cache))
             .figure(Metric::MaxError, self.judged.max_abs);
         if let Some(host_us) = &self.host_us {
-            row = row.figure(Metric::HostP50, Summary::of(host_us)?.p50);
+            row = row.figure(Metric::HostP50, Summary::new(host_us)?.p50);
         }
         Ok(row)
     }
@@ -209,7 +209,7 @@ pub fn pair(
         ours.subject.clone(),
         theirs.subject.clone(),
         place.clone(),
-        &Comparison::of(base, new)?,
+        &Comparison::new(base, new)?,
         speed_of_light,
     );
     Ok(Some(if is_sustained {

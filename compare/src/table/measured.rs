@@ -472,9 +472,9 @@ mod tests {
             ..Reading::default()
         };
         let mut measurement = Measurement {
-            rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
-            device: Summary::of(&samples(20.0)).unwrap(),
-            single: Summary::of(&samples(24.0)).unwrap(),
+            rotation: Rotation::new(4, 1_572_864, 524_288, 62_914_560),
+            device: Summary::new(&samples(20.0)).unwrap(),
+            single: Summary::new(&samples(24.0)).unwrap(),
             conditions: [reading(Some(1980)), reading(Some(1970))],
             sustained: None,
         };
@@ -509,9 +509,9 @@ mod tests {
             celsius: Some(66),
         };
         let mut measurement = Measurement {
-            rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
-            device: Summary::of(&us).unwrap(),
-            single: Summary::of(&samples(24.0)).unwrap(),
+            rotation: Rotation::new(4, 1_572_864, 524_288, 62_914_560),
+            device: Summary::new(&us).unwrap(),
+            single: Summary::new(&samples(24.0)).unwrap(),
             conditions: [reading; 2],
             sustained: Some(Sustained { us, load }),
         };
@@ -538,7 +538,7 @@ mod tests {
 
     #[test]
     fn a_pair_says_ratios_noise_and_what_no_kernel_can_beat() {
-        let comparison = Comparison::of(&samples(20.0), &samples(15.0)).unwrap();
+        let comparison = Comparison::new(&samples(20.0), &samples(15.0)).unwrap();
         let speed_of_light = SpeedOfLight::default().with_zero_line(2.0);
         insta::assert_snapshot!(line(&Row::pair(CPASYNC.into(), WMMA.into(), mission(), &comparison, &speed_of_light)), @r#"{"subject":"stage1-cpasync/cpasync-32x64","shape":"mission","dtype":"f16","mask":"full","by":"gpu","against":"stage0-scalar/wmma-qk-32x64","p50":15.01,"min":15,"speedup_p50":1.333,"speedup_p50_low":1.333,"speedup_p50_high":1.334,"speedup_p90":1.333,"speedup_p90_low":1.333,"speedup_p90_high":1.334,"speedup_mean":1.333,"speedup_mean_low":1.333,"speedup_mean_high":1.334,"noise":0.000999,"floor_us":2.2}"#);
     }
@@ -548,7 +548,7 @@ mod tests {
         for (base, new, fails) in [(20.0, 15.0, false), (20.0, 2.0, true), (2.0, 20.0, true)] {
             let mut tail = samples(base);
             tail[..8].iter_mut().for_each(|us| *us *= 1.5);
-            let arms = Comparison::of(&tail, &samples(new)).unwrap();
+            let arms = Comparison::new(&tail, &samples(new)).unwrap();
             let floor = SpeedOfLight::default().with_zero_line(2.0);
             let row = Row::pair(CPASYNC.into(), WMMA.into(), mission(), &arms, &floor);
             assert_eq!(row.says(GateId::L1).is_some(), fails, "{base} and {new}");

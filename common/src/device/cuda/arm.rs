@@ -261,7 +261,7 @@ impl Arm<'_> {
     pub(super) fn rotation(&self) -> Rotation {
         match &self.pool {
             Some(pool) => pool.rotation,
-            None => Rotation::of(1, 0, 0, self.device.info().l2_bytes),
+            None => Rotation::new(1, 0, 0, self.device.info().l2_bytes),
         }
     }
 

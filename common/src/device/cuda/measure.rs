@@ -80,7 +80,7 @@ impl CudaDevice {
         }
         let launch = Box::new(new.kernel.name.clone());
         let compare = |samples: &[Vec<f64>]| {
-            Comparison::of(&samples[0], &samples[1]).map_err(|error| CudaError::Samples {
+            Comparison::new(&samples[0], &samples[1]).map_err(|error| CudaError::Samples {
                 launch: launch.clone(),
                 error,
             })
@@ -484,7 +484,7 @@ struct LongRun<T> {
 }
 
 fn summary(arm: &Arm<'_>, samples: &[f64]) -> Result<Summary, CudaError> {
-    Summary::of(samples).map_err(|error| CudaError::Samples {
+    Summary::new(samples).map_err(|error| CudaError::Samples {
         launch: Box::new(arm.kernel.name.clone()),
         error,
     })

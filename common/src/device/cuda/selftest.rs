@@ -15,7 +15,7 @@ pub struct TimerCheck {
     pub name: String,
     pub expected: String,
     /// The outcome, with its figures.
-    pub found: String,
+    pub outcome: String,
     pub ok: bool,
 }
 
@@ -44,7 +44,7 @@ pub fn timer_checks(
         checks.push(TimerCheck {
             name,
             expected: expected.to_string(),
-            found: format!(
+            outcome: format!(
                 "{change}: {:.4}x [{:.4}, {:.4}], noise {:.1} %",
                 ratio.value,
                 ratio.interval.low,
@@ -70,7 +70,7 @@ pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, Cuda
     Ok(TimerCheck {
         name: format!("a kernel that spins for {length_us} us"),
         expected: "98.5 to 104 us in a graph, to 115 us as a single launch".to_string(),
-        found: format!("{in_graph:.2} us in a graph, {single:.2} us as a single launch"),
+        outcome: format!("{in_graph:.2} us in a graph, {single:.2} us as a single launch"),
         ok: fits(in_graph, 4.0) && fits(single, 15.0),
     })
 }
@@ -107,7 +107,7 @@ fn nothing_done(
         TimerCheck {
             name: "an empty kernel claims the problem: time".to_string(),
             expected: Verdict::Fail.to_string(),
-            found: refused.as_ref().map_or("possible".to_string(), |result| {
+            outcome: refused.as_ref().map_or("possible".to_string(), |result| {
                 format!("{}: {}", result.verdict, result.reason)
             }),
             ok: refused.is_some_and(|result| result.is_fail()),
@@ -115,7 +115,7 @@ fn nothing_done(
         TimerCheck {
             name: "an empty kernel claims the problem: outputs".to_string(),
             expected: "still poisoned; the stage's own are not".to_string(),
-            found: format!(
+            outcome: format!(
                 "poisoned: {is_all_poisoned}; the stage's own written: {is_base_written}"
             ),
             ok: is_all_poisoned && is_base_written,

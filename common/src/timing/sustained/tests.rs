@@ -165,7 +165,7 @@ fn a_drift_over_the_turns_cancels_in_the_ratio() {
     let arms = sustained(&mut stand, 2);
     let Comparison {
         base, new, ratios, ..
-    } = Comparison::of(&arms[0].us, &arms[1].us).unwrap();
+    } = Comparison::new(&arms[0].us, &arms[1].us).unwrap();
     assert_eq!((base.samples, new.samples), (10, 10));
     for ratio in [ratios.p50, ratios.mean] {
         assert!((ratio.value - 1.5).abs() < 1e-9, "{ratios:?}");

@@ -301,7 +301,7 @@ fn rounds_go_there_and_back_so_that_a_drift_cancels() {
     assert_eq!(order, [0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]);
     let Ok(taken) = taken;
     assert!(taken.iter().all(|samples| samples.len() == 4));
-    let comparison = Comparison::of(&taken[0], &taken[2]).unwrap();
+    let comparison = Comparison::new(&taken[0], &taken[2]).unwrap();
     assert!(
         (comparison.ratios.mean.value - 1.0).abs() < 1e-12,
         "{comparison:?}"
@@ -357,7 +357,7 @@ fn looking_after_each_pass_fools_nobody() {
                 let uniform = f64::from(random.next_u32()) / f64::from(u32::MAX);
                 Ok::<_, Infallible>(10.0 * (1.0 + scatter * uniform))
             });
-            let pair = Comparison::of(&samples[1], &samples[0]).unwrap();
+            let pair = Comparison::new(&samples[1], &samples[0]).unwrap();
             claim::judge(&pair.ratios, pair.noise(), 1.0).verdict == Verdict::Pass
         };
         let fooled = (0..200).filter(is_fooled).count();

@@ -53,7 +53,7 @@ impl Join<'_> {
     fn judge_changed(&self, ratio: &Ratio, old: &Row, new: &Row) -> Judgement {
         let margin = Margin::new(&self.drift);
         let relative = scaled(ratio, 1.0 / self.drift.shift);
-        let in_time = Decided::of(&relative, margin.limit);
+        let in_time = Decided::from_ratio(&relative, margin.limit);
         let in_cycles = self.in_cycles(ratio, old, new);
         match in_time {
             Decided::Same => self.judge_same(&margin, in_cycles, old, new),
@@ -63,7 +63,7 @@ impl Join<'_> {
             }
             Decided::Faster | Decided::Slower => {
                 let noise = noise(old).max(noise(new));
-                let beyond_noise = Decided::of(&relative, margin.limit.max(noise));
+                let beyond_noise = Decided::from_ratio(&relative, margin.limit.max(noise));
                 if beyond_noise != in_time {
                     let percent = 100.0 * noise;
                     let why = format!(
@@ -122,7 +122,7 @@ impl Join<'_> {
             return None;
         }
         let limit = LATENCY_CHANGE.max(spread);
-        Some(Decided::of(&scaled(ratio, was / is / shift), limit))
+        Some(Decided::from_ratio(&scaled(ratio, was / is / shift), limit))
     }
 }
 

@@ -509,8 +509,8 @@ impl Timer for Made {
         Ok(Timed {
             measurement: Measurement {
                 rotation: *pool.rotation(),
-                device: Summary::of(device).unwrap(),
-                single: Summary::of(&us).unwrap(),
+                device: Summary::new(device).unwrap(),
+                single: Summary::new(&us).unwrap(),
                 conditions: [self.reading(); 2],
                 sustained,
             },
@@ -525,7 +525,7 @@ impl Timer for Made {
         pool: &Rc<InputPool>,
         _: &TimingPlan,
     ) -> Result<TimedPair, CudaError> {
-        let of = |base: &[f64], new: &[f64]| Comparison::of(base, new).unwrap();
+        let of = |base: &[f64], new: &[f64]| Comparison::new(base, new).unwrap();
         let (comparison, sustained) = match self.sustained(&[3.0 * self.us, self.us]) {
             None => (of(&samples(2.0 * self.us), &samples(self.us)), None),
             Some(arms) => (of(&arms[0].us, &arms[1].us), Some(arms[1].load)),
