@@ -98,6 +98,14 @@ pub struct Image {
     pub layout: &'static str,
 }
 
+/// An image whose rows lie far apart.
+pub struct FarApart {
+    /// The image without its bytes.
+    pub image: Image,
+    /// The number of bytes from its start to its end.
+    pub byte_count: usize,
+}
+
 /// The layout's name of an image whose placement was given.
 const PLACED: &str = "placed";
 
@@ -231,10 +239,9 @@ impl Image {
         }
     }
 
-    /// Returns the image with rows so far apart that nearly every offset and stride takes more than
-    /// 32 bits; without bytes, but with their number. Rows of one place in their heads share a
-    /// page.
-    pub fn far_apart(&self) -> (Self, usize) {
+    /// Moves rows so far apart that nearly every offset and stride takes more than 32 bits. Rows of
+    /// one place in their heads share a page.
+    pub fn far_apart(&self) -> FarApart {
         let [batch, heads, rows, dim] = self.extents;
         let unit = (dim * self.element_bytes).next_multiple_of(BASE_ALIGN) / self.element_bytes;
         // What int arithmetic makes of a multiple of 2^32 lies in the guard band, too.
@@ -242,14 +249,17 @@ impl Image {
         let [head, batch_stride] = [(1 << 32) + unit, (1 << 32) + heads * unit];
         let last = (batch - 1) * batch_stride + (heads - 1) * head + (rows - 1) * row;
         let strides = [batch_stride, head, row].map(|stride| stride as i64);
-        let far = Self {
+        let image = Self {
             bytes: vec![],
             offset: FAR_GUARD,
             strides,
             placement: Placement::PACKED,
             ..*self
         };
-        (far, FAR_GUARD + last * self.element_bytes + FAR_GUARD)
+        FarApart {
+            image,
+            byte_count: FAR_GUARD + last * self.element_bytes + FAR_GUARD,
+        }
     }
 
     fn empty(extents: [usize; 4], element_bytes: usize, placement: Placement) -> Self {
@@ -491,12 +501,15 @@ mod tests {
             ([2, 6, 17, 64], Dtype::F16),
             ([1, 1, 203, 128], Dtype::E4m3),
         ] {
-            let (far, bytes) =
-                Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed).far_apart();
+            let packed = Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed);
+            let FarApart {
+                image: far,
+                byte_count,
+            } = packed.far_apart();
             let mut rows: Vec<Range<usize>> = far.element_ranges().collect();
             for row in &rows {
                 assert_eq!(row.start % STRIDE_ALIGN, 0, "{extents:?}");
-                assert!(row.end + FAR_GUARD / 2 <= bytes, "{extents:?}");
+                assert!(row.end + FAR_GUARD / 2 <= byte_count, "{extents:?}");
             }
             rows.sort_by_key(|row| row.start);
             for pair in rows.windows(2) {

@@ -22,6 +22,13 @@ pub struct DeviceLimits {
     pub shared_opt_in_bytes: usize,
 }
 
+/// A need of a kernel that a device does not meet, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    pub needed: String,
+    pub available: String,
+}
+
 /// A reason why a device cannot stand for another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
@@ -100,30 +107,35 @@ impl DeviceLimits {
         arch.trim_start_matches("sm_").trim_end_matches('a').parse() == Ok(self.capability)
     }
 
-    /// Returns what `kernel` needs, and what there is; `None` where it runs.
-    pub fn lacks(&self, kernel: &KernelFacts) -> Option<(String, String)> {
-        let words =
-            |capability| format!("compute capability {}.{}", capability / 10, capability % 10);
+    /// Returns what the device lacks for `kernel`; `None` where it runs.
+    pub fn shortfall(&self, kernel: &KernelFacts) -> Option<Shortfall> {
         if self.capability < LEAST_CAPABILITY {
-            return Some((words(LEAST_CAPABILITY), words(self.capability)));
+            return Some(Shortfall {
+                needed: capability_words(LEAST_CAPABILITY),
+                available: capability_words(self.capability),
+            });
         }
         if kernel.cluster > 1 && self.capability < CLUSTERS {
-            let needed = format!(
-                "clusters of {} blocks ({})",
-                kernel.cluster,
-                words(CLUSTERS)
-            );
-            return Some((needed, words(self.capability)));
+            let blocks = kernel.cluster;
+            let least = capability_words(CLUSTERS);
+            return Some(Shortfall {
+                needed: format!("clusters of {blocks} blocks ({least})"),
+                available: capability_words(self.capability),
+            });
         }
-        let (needed, available) = (kernel.dynamic_shared_bytes, self.shared_opt_in_bytes);
-        if needed <= available {
+        let needed_bytes = kernel.dynamic_shared_bytes;
+        if needed_bytes <= self.shared_opt_in_bytes {
             return None;
         }
-        Some((
-            format!("{needed} bytes of shared memory"),
-            format!("{available} ({self})"),
-        ))
+        Some(Shortfall {
+            needed: format!("{needed_bytes} bytes of shared memory"),
+            available: format!("{} ({self})", self.shared_opt_in_bytes),
+        })
     }
+}
+
+fn capability_words(capability: u32) -> String {
+    format!("compute capability {}.{}", capability / 10, capability % 10)
 }
 
 #[cfg(test)]
@@ -213,35 +225,39 @@ mod tests {
             lse: false,
             probability: Probability::F16,
         };
-        let words =
-            |needed: &str, available: &str| Some((needed.to_string(), available.to_string()));
-        assert_eq!(device("sm_90").lacks(&kernel), None);
+        let shortfall = |needed: &str, available: &str| {
+            Some(Shortfall {
+                needed: needed.to_string(),
+                available: available.to_string(),
+            })
+        };
+        assert_eq!(device("sm_90").shortfall(&kernel), None);
         let needed = "clusters of 2 blocks (compute capability 9.0)";
         assert_eq!(
-            device("sm_89").lacks(&kernel),
-            words(needed, "compute capability 8.9")
+            device("sm_89").shortfall(&kernel),
+            shortfall(needed, "compute capability 8.9")
         );
         let alone = KernelFacts {
             cluster: 1,
             ..kernel
         };
         assert_eq!(
-            device("sm_89").lacks(&alone),
-            words("102400 bytes of shared memory", "101376 (sm_89)")
+            device("sm_89").shortfall(&alone),
+            shortfall("102400 bytes of shared memory", "101376 (sm_89)")
         );
         let fits = KernelFacts {
             dynamic_shared_bytes: 99 << 10,
             ..alone
         };
-        assert_eq!(device("sm_89").lacks(&fits), None);
+        assert_eq!(device("sm_89").shortfall(&fits), None);
         let of_capability = |capability| DeviceLimits {
             capability,
             shared_opt_in_bytes: 99 << 10,
         };
-        assert_eq!(of_capability(80).lacks(&fits), None);
+        assert_eq!(of_capability(80).shortfall(&fits), None);
         assert_eq!(
-            of_capability(75).lacks(&fits),
-            words("compute capability 8.0", "compute capability 7.5")
+            of_capability(75).shortfall(&fits),
+            shortfall("compute capability 8.0", "compute capability 7.5")
         );
     }
 }

@@ -145,9 +145,18 @@ pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
     Some(limits)
 }
 
-/// Returns the warps that an SM holds of a kernel, and those that it could hold. `shared_bytes` are
-/// static and dynamic, without the reserved part.
-fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: usize) -> (u32, u32) {
+/// The warps of an SM.
+#[derive(Debug, PartialEq)]
+struct Warps {
+    /// The number that it holds of a kernel.
+    resident: u32,
+    /// The number that it could hold.
+    most: u32,
+}
+
+/// Computes how many warps of a kernel an SM holds. `shared_bytes` are static and dynamic, without
+/// the reserved part.
+fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: usize) -> Warps {
     let warps = threads.div_ceil(32);
     let registers_per_warp = (registers.max(1) * 32).next_multiple_of(REGISTER_UNIT);
     // Each of the four partitions holds whole warps, so warps are counted per partition and
@@ -159,7 +168,10 @@ fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: us
         .min(sm.threads / (warps * 32))
         .min(warps_by_registers / warps)
         .min((sm.shared_bytes / shared_per_block) as u32);
-    (blocks * warps, sm.threads / 32)
+    Warps {
+        resident: blocks * warps,
+        most: sm.threads / 32,
+    }
 }
 
 /// Returns the static shared memory that a kernel declares: from sm_90 on, some versions of ptxas
@@ -184,9 +196,9 @@ fn shared_bytes(facts: &KernelFacts, entry: &PtxasEntry) -> usize {
 pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<f64> {
     let sm = multiprocessor(&entry.arch)?;
     let shared = shared_bytes(facts, entry);
-    let (warps, most) = occupancy(&sm, facts.threads, entry.resources.registers, shared);
+    let warps = occupancy(&sm, facts.threads, entry.resources.registers, shared);
     // Multiplied and divided by 100, so that the bits are those of the figures in records.
-    Some(100.0 * f64::from(warps) / f64::from(most) / 100.0)
+    Some(100.0 * f64::from(warps.resident) / f64::from(warps.most) / 100.0)
 }
 
 /// Judges gate R1. What the architecture cannot hold does not fail: it is `Unsupported` there.

@@ -1,7 +1,7 @@
 //! A stage, and the trait that ties it to a device.
 
 use crate::claim::{Claim, Where};
-use crate::limits::DeviceLimits;
+use crate::limits::{DeviceLimits, Shortfall};
 use crate::maps::BoxRows;
 use crate::params::{self, AttentionKernel, AttentionMaps};
 use crate::probability::Probability;
@@ -370,24 +370,27 @@ impl LoadedStage {
 
     /// Refuses an instance that the device cannot run.
     pub fn refuse(&self, kernel: &Kernel) -> Result<(), Unsupported> {
-        match self.lacks(kernel) {
+        match self.shortfall(kernel) {
             None => Ok(()),
-            Some((needed, available)) => Err(Unsupported::Device {
+            Some(shortfall) => Err(Unsupported::Device {
                 variant: kernel.variant.clone(),
-                needed,
-                available,
+                needed: shortfall.needed,
+                available: shortfall.available,
             }),
         }
     }
 
-    /// Returns what an instance needs and what the device has, where that is too little.
-    pub fn lacks(&self, kernel: &Kernel) -> Option<(String, String)> {
+    /// Returns what the device lacks for an instance; `None` where it runs.
+    pub fn shortfall(&self, kernel: &Kernel) -> Option<Shortfall> {
         let device = self.device?;
         let architectures = self.attention.artifacts().architectures;
         if !architectures.is_empty() && !architectures.iter().any(|arch| device.is(arch)) {
-            return Some((architectures.join(" or "), device.to_string()));
+            return Some(Shortfall {
+                needed: architectures.join(" or "),
+                available: device.to_string(),
+            });
         }
-        device.lacks(kernel)
+        device.shortfall(kernel)
     }
 
     /// Returns what ptxas reported for each architecture; nothing without nvcc.

@@ -306,9 +306,9 @@ pub fn execute_far_apart(
 /// Moves the elements of `image` to address space of their own, far apart, and leaves its layout
 /// there in `image`.
 fn move_far_apart(image: &mut Image) -> Result<Sparse, Fault> {
-    let (apart, bytes) = image.far_apart();
-    let near = std::mem::replace(image, apart);
-    Sparse::holding(&near, image, bytes)
+    let apart = image.far_apart();
+    let near = std::mem::replace(image, apart.image);
+    Sparse::holding(&near, image, apart.byte_count)
 }
 
 /// Runs the traced build of `prepared` on `staged`. What stops a block is among the hazards.
@@ -355,18 +355,24 @@ mod tests {
     #[test]
     fn address_space_that_the_system_refuses_is_no_memory() {
         let image = Image::poisoned_output([1, 1, 1, 64], crate::image::Layout::Packed);
-        let (apart, _) = image.far_apart();
+        let apart = image.far_apart().image;
         let fault = Sparse::holding(&image, &apart, usize::MAX >> 1).err();
         assert!(matches!(fault, Some(Fault::NoMemory { .. })), "{fault:?}");
     }
 
     /// Returns the address space that a problem's tensors take far apart.
     fn reserved(problem: &Problem) -> usize {
-        let of_tensor = |extents| {
-            let layout = crate::image::Layout::Packed;
-            Image::poisoned_output(extents, layout).far_apart().1
-        };
-        2 * of_tensor(problem.shape.q_extents()) + 2 * of_tensor(problem.shape.kv_extents())
+        let q_extents = problem.shape.q_extents();
+        let kv_extents = problem.shape.kv_extents();
+        [q_extents, q_extents, kv_extents, kv_extents]
+            .map(|extents| {
+                let layout = crate::image::Layout::Packed;
+                Image::poisoned_output(extents, layout)
+                    .far_apart()
+                    .byte_count
+            })
+            .iter()
+            .sum()
     }
 
     #[test]

@@ -75,9 +75,24 @@ fn is_sampled(problem: &Problem) -> bool {
     problem.scores() > MAX_FULL_SCORES
 }
 
-/// Returns how many rows of a problem are judged and how many it has, where a sample is.
-pub fn sample(problem: &Problem) -> Option<(usize, usize)> {
-    is_sampled(problem).then(|| (sample_rows(problem).len(), row_count(problem)))
+/// The size of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleSize {
+    /// The number of rows that are judged.
+    pub judged: usize,
+    /// The number of all rows.
+    pub all: usize,
+}
+
+/// Returns the size of a problem's sample; `None` where all rows are judged.
+pub fn sample_size(problem: &Problem) -> Option<SampleSize> {
+    if !is_sampled(problem) {
+        return None;
+    }
+    Some(SampleSize {
+        judged: sample_rows(problem).len(),
+        all: row_count(problem),
+    })
 }
 
 /// Computes the reference of these rows: dense numbers, ascending, each at most once.

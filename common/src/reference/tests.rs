@@ -90,7 +90,11 @@ fn large_problems_are_sampled_with_both_ends_of_every_head() {
     assert!(problem.scores() > MAX_FULL_SCORES);
     let rows = sample_rows(&problem);
     assert!(rows.windows(2).all(|pair| pair[0] < pair[1]));
-    assert_eq!(sample(&problem), Some((rows.len(), 6 * 8192)));
+    let size = SampleSize {
+        judged: rows.len(),
+        all: 6 * 8192,
+    };
+    assert_eq!(sample_size(&problem), Some(size));
     let scores = rows.len() as u64 * 8192;
     assert!(
         (SAMPLED_SCORES * 7 / 8..SAMPLED_SCORES * 9 / 8).contains(&scores),
@@ -152,7 +156,7 @@ fn a_sample_has_the_rows_at_which_kernels_change_their_way() {
 #[test]
 fn small_problems_are_judged_whole() {
     let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
-    assert_eq!(sample(&problem), None);
+    assert_eq!(sample_size(&problem), None);
 }
 
 #[test]

@@ -223,12 +223,9 @@ fn bytes_that_the_driver_reserves_are_not_the_kernels() {
 
 /// Returns the warps that an SM holds of a kernel, and those that it could hold.
 fn warps(arch: &str, threads: u32, registers: u32, shared_bytes: usize) -> (u32, u32) {
-    occupancy(
-        &multiprocessor(arch).unwrap(),
-        threads,
-        registers,
-        shared_bytes,
-    )
+    let sm = multiprocessor(arch).unwrap();
+    let Warps { resident, most } = occupancy(&sm, threads, registers, shared_bytes);
+    (resident, most)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::table::kernels::identity;
 use crate::table::session::{BuiltKernel, DeviceCompiler, KernelBuild};
 use crate::table::{Claim, ProblemPlace, Row, StageMeta, Table, VariantMeta};
 use common::claim;
+use common::limits::Shortfall;
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
 
@@ -73,11 +74,11 @@ fn build(stage: &LoadedStage) -> StageMeta {
 /// Describes what `kernels` of `variant` need and the device lacks; there is nothing to describe
 /// without kernels.
 fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<(String, String)> {
-    let lacks: Vec<_> = (kernels.iter())
-        .filter_map(|kernel| Some((kernel, stage.lacks(kernel)?)))
+    let shortfalls: Vec<_> = (kernels.iter())
+        .filter_map(|kernel| Some((kernel, stage.shortfall(kernel)?)))
         .collect();
-    let (_, (_, available)) = lacks.first()?;
-    let needs = lacks.iter().map(|(kernel, (needed, _))| {
+    let (_, Shortfall { available, .. }) = shortfalls.first()?;
+    let needs = shortfalls.iter().map(|(kernel, Shortfall { needed, .. })| {
         format!("{} d{} needs {needed}", kernel.dtype, kernel.head_dim)
     });
     let why = format!("{}; the device has {available}", joined(needs, ", "));

@@ -117,9 +117,9 @@ fn sampled(report: &Report<'_>) -> Option<String> {
     for place in places {
         let sample = place
             .problem()
-            .and_then(|problem| reference::sample(&problem));
-        if let Some((judged, all)) = sample {
-            parts.push(format!("{place} ({judged} of {all})"));
+            .and_then(|problem| reference::sample_size(&problem));
+        if let Some(size) = sample {
+            parts.push(format!("{place} ({} of {})", size.judged, size.all));
         }
     }
     if parts.is_empty() {
