@@ -51,12 +51,6 @@ impl Summary {
         let n = samples.len();
         let squares: f64 = samples.iter().map(|x| (x - average).powi(2)).sum();
         let variance = squares / (n.max(2) - 1) as f64;
-        let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-        let mut resample = vec![0.0; n];
-        let medians = (0..RESAMPLES).map(|_| {
-            resample.fill_with(|| samples[below(&mut rng, n)]);
-            select_percentile(&mut resample, 0.5)
-        });
         Ok(Self {
             samples: n,
             min: sorted[0],
@@ -64,7 +58,7 @@ impl Summary {
             p90: percentile(&sorted, 0.9),
             mean: average,
             std: variance.sqrt(),
-            p50_interval: interval(medians.collect()),
+            p50_interval: interval(resampled_medians(samples)),
         })
     }
 
@@ -102,37 +96,81 @@ impl Ratios {
         }
         let base_sorted = checked_and_sorted(base)?;
         let new_sorted = checked_and_sorted(new)?;
-        let rounds = base.len() / 2;
-        let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-        let (mut a, mut b) = (base.to_vec(), new.to_vec());
-        let mut resampled = [const { Vec::new() }; 3];
-        for _ in 0..RESAMPLES {
-            for slot in 0..rounds {
-                let round = below(&mut rng, rounds);
-                a[2 * slot..][..2].copy_from_slice(&base[2 * round..][..2]);
-                b[2 * slot..][..2].copy_from_slice(&new[2 * round..][..2]);
-            }
-            resampled[0].push(select_percentile(&mut a, 0.5) / select_percentile(&mut b, 0.5));
-            resampled[1].push(select_percentile(&mut a, 0.9) / select_percentile(&mut b, 0.9));
-            resampled[2].push(mean(&a) / mean(&b));
-        }
-        let [p50, p90, means] = resampled.map(interval);
+        let resampled = ResampledRatios::draw(base, new);
         let quantile_ratio = |p| percentile(&base_sorted, p) / percentile(&new_sorted, p);
         Ok(Self {
             p50: Ratio {
                 value: quantile_ratio(0.5),
-                interval: p50,
+                interval: interval(resampled.p50),
             },
             p90: Ratio {
                 value: quantile_ratio(0.9),
-                interval: p90,
+                interval: interval(resampled.p90),
             },
             mean: Ratio {
                 value: mean(base) / mean(new),
-                interval: means,
+                interval: interval(resampled.mean),
             },
         })
     }
+}
+
+/// The ratios of [`RESAMPLES`] draws of rounds.
+#[derive(Default)]
+struct ResampledRatios {
+    p50: Vec<f64>,
+    p90: Vec<f64>,
+    mean: Vec<f64>,
+}
+
+impl ResampledRatios {
+    fn draw(base: &[f64], new: &[f64]) -> Self {
+        let rounds = base.len() / 2;
+        let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+        let mut drawn_base = base.to_vec();
+        let mut drawn_new = new.to_vec();
+        let mut ratios = Self::default();
+        for _ in 0..RESAMPLES {
+            for slot in 0..rounds {
+                let round = below(&mut rng, rounds);
+                copy_round(&mut drawn_base, slot, base, round);
+                copy_round(&mut drawn_new, slot, new, round);
+            }
+            ratios.push(&mut drawn_base, &mut drawn_new);
+        }
+        ratios
+    }
+
+    /// Adds the ratios of one draw, whose samples it reorders.
+    fn push(&mut self, base: &mut [f64], new: &mut [f64]) {
+        let base_p50 = select_percentile(base, 0.5);
+        let new_p50 = select_percentile(new, 0.5);
+        self.p50.push(base_p50 / new_p50);
+        let base_p90 = select_percentile(base, 0.9);
+        let new_p90 = select_percentile(new, 0.9);
+        self.p90.push(base_p90 / new_p90);
+        self.mean.push(mean(base) / mean(new));
+    }
+}
+
+/// Copies both samples of a round.
+fn copy_round(samples: &mut [f64], slot: usize, source: &[f64], round: usize) {
+    samples[2 * slot] = source[2 * round];
+    samples[2 * slot + 1] = source[2 * round + 1];
+}
+
+/// Returns the medians of [`RESAMPLES`] draws of samples.
+fn resampled_medians(samples: &[f64]) -> Vec<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    let mut drawn = vec![0.0; samples.len()];
+    let mut medians = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        for slot in &mut drawn {
+            *slot = samples[below(&mut rng, samples.len())];
+        }
+        medians.push(select_percentile(&mut drawn, 0.5));
+    }
+    medians
 }
 
 /// Returns the `p`-th quantile (`0.0..=1.0`) of sorted values, linear between the two nearest
