@@ -574,27 +574,49 @@ fn c6_sees_writes_outside_outputs_and_any_change_of_inputs() {
     assert_eq!(c6(&[]).verdict, Verdict::NoData);
 }
 
-#[test]
-fn c8_takes_log_sum_exps_within_its_bound_and_nothing_else() {
-    let shape = Shape {
-        batch: 1,
-        heads_q: 2,
-        heads_kv: 1,
-        seq_q: 9,
-        seq_kv: 6,
-        head_dim: 64,
-    };
-    let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
-    let inputs = Inputs::generate(&problem, Family::Normal, 0);
-    let exact = reference(&inputs, Probability::F16).unwrap();
-    let correct = model_lse(&inputs, None);
-    assert_eq!(c8(&problem, &exact, &correct).verdict, Verdict::Pass);
-    let verdict_with = |row: usize, value: f32| {
-        let mut lse = correct.clone();
+/// The log-sum-exps of a causal problem; rows 0 to 2 of a head see no key.
+struct LogSumExps {
+    inputs: Inputs,
+    exact: Reference,
+    correct: Vec<f32>,
+}
+
+impl LogSumExps {
+    fn new() -> Self {
+        let shape = Shape {
+            batch: 1,
+            heads_q: 2,
+            heads_kv: 1,
+            seq_q: 9,
+            seq_kv: 6,
+            head_dim: 64,
+        };
+        let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+        let inputs = Inputs::generate(&problem, Family::Normal, 0);
+        Self {
+            exact: reference(&inputs, Probability::F16).unwrap(),
+            correct: model_lse(&inputs, None),
+            inputs,
+        }
+    }
+
+    fn judge(&self, exact: &Reference, lse: &[f32]) -> GateResult {
+        c8(&self.inputs.problem, exact, lse)
+    }
+
+    /// Judges the correct ones but for one row.
+    fn verdict_with(&self, row: usize, value: f32) -> Verdict {
+        let mut lse = self.correct.clone();
         lse[row] = value;
-        c8(&problem, &exact, &lse).verdict
-    };
-    // Rows 0 to 2 of a head see no key.
+        self.judge(&self.exact, &lse).verdict
+    }
+}
+
+#[test]
+fn c8_passes_correct_log_sum_exps_and_refuses_values_that_no_row_may_have() {
+    let rows = LogSumExps::new();
+    let correct = rows.judge(&rows.exact, &rows.correct);
+    assert_eq!(correct.verdict, Verdict::Pass);
     for (row, value) in [
         (0, 0.0),
         (0, f32::MIN),
@@ -604,26 +626,36 @@ fn c8_takes_log_sum_exps_within_its_bound_and_nothing_else() {
         (17, f32::INFINITY),
     ] {
         assert_eq!(
-            verdict_with(row, value),
+            rows.verdict_with(row, value),
             Verdict::Fail,
             "{value} in row {row}"
         );
     }
-    for (row, lse) in exact.lse.iter().copied().enumerate() {
+}
+
+#[test]
+fn c8_takes_log_sum_exps_within_its_bound_and_nothing_else() {
+    let rows = LogSumExps::new();
+    for (row, lse) in rows.exact.lse.iter().copied().enumerate() {
         if lse.is_finite() {
             let bound = C8_LSE * lse.abs().max(1.0);
-            let verdict_off_by = |share: f64| verdict_with(row, (lse + share * bound) as f32);
+            let verdict_off_by = |share: f64| rows.verdict_with(row, (lse + share * bound) as f32);
             assert_eq!(verdict_off_by(0.9), Verdict::Pass);
             assert_eq!(verdict_off_by(-0.9), Verdict::Pass);
             assert_eq!(verdict_off_by(1.1), Verdict::Fail);
             assert_eq!(verdict_off_by(-1.1), Verdict::Fail);
         }
     }
-    // Where the largest score is so large that f32 does not hold small ones to 1e-5, as it holds
-    // them.
+}
+
+/// Where the largest score is so large that f32 does not hold small ones to 1e-5, the bound is what
+/// f32 holds them to.
+#[test]
+fn c8_has_the_bound_of_the_largest_score() {
+    let rows = LogSumExps::new();
     let huge = Reference {
         largest_score: 1e5,
-        ..exact.clone()
+        ..rows.exact.clone()
     };
     let verdict_off_by_scores = |times: f64| {
         let lse: Vec<f32> = huge
@@ -631,12 +663,17 @@ fn c8_takes_log_sum_exps_within_its_bound_and_nothing_else() {
             .iter()
             .map(|lse| (lse + times * SCORE_ROUNDING * 1e5) as f32)
             .collect();
-        c8(&problem, &huge, &lse).verdict
+        rows.judge(&huge, &lse).verdict
     };
     assert_eq!(verdict_off_by_scores(0.9 * C8_SCORES), Verdict::Pass);
     assert_eq!(verdict_off_by_scores(1.1 * C8_SCORES), Verdict::Fail);
-    let sample = reference_of_rows(&inputs, Probability::F16, vec![4, 17]).unwrap();
-    assert_eq!(c8(&problem, &sample, &correct).verdict, Verdict::Pass);
-    let reason = c8(&problem, &exact, &correct[1..]).reason;
+}
+
+#[test]
+fn c8_takes_a_sample_of_the_rows_and_all_log_sum_exps() {
+    let rows = LogSumExps::new();
+    let sample = reference_of_rows(&rows.inputs, Probability::F16, vec![4, 17]).unwrap();
+    assert_eq!(rows.judge(&sample, &rows.correct).verdict, Verdict::Pass);
+    let reason = rows.judge(&rows.exact, &rows.correct[1..]).reason;
     assert_eq!(reason, "17 log-sum-exps, the problem has 18 rows");
 }

@@ -204,18 +204,20 @@ fn mixed_maxima(far_score: f32, is_far_first: bool) -> Case {
 /// Returns rows of which half of a warp's see scores of 0 and, in the other half of the keys, of
 /// 17: under a maximum of 0 no half holds 2^17.
 fn risen_maxima(row_octet: usize, is_large_first: bool) -> Case {
-    let score = |key: usize| {
-        if (key < 1024) == is_large_first {
-            94.0
-        } else {
-            0.0
-        }
-    };
     Case {
         inputs: inputs(
             [16, 2048],
             &|row| one_if(row / 8 == row_octet),
-            &|key| [score(key), 0.0],
+            &|key| {
+                [
+                    if (key < 1024) == is_large_first {
+                        94.0
+                    } else {
+                        0.0
+                    },
+                    0.0,
+                ]
+            },
             &|_| 1.0,
         ),
         expected: 1.0,

@@ -122,12 +122,14 @@ fn no_time_is_spent_below_the_limit() {
 fn arms_take_turns_of_a_second_there_and_back() {
     let mut stand = MadeUp::new(|_, _| 1000.0, |_, _| 600.0);
     sustained(&mut stand, 2);
-    let by_second = |second: f64| {
-        let within = stand.chunks.iter().filter(|(_, at)| at.floor() == second);
-        within.map(|(arm, _)| *arm).collect::<Vec<_>>()
-    };
-    for (second, arm) in [(0.0, 0), (1.0, 1), (2.0, 1), (3.0, 0)] {
-        assert_eq!(by_second(second), [arm; 10], "second {second}");
+    for (second, expected) in [(0.0, 0), (1.0, 1), (2.0, 1), (3.0, 0)] {
+        let mut arms = Vec::new();
+        for &(arm, start) in &stand.chunks {
+            if start.floor() == second {
+                arms.push(arm);
+            }
+        }
+        assert_eq!(arms, [expected; 10], "second {second}");
     }
     assert_eq!(stand.chunks.len(), 40);
     assert_eq!([1, 2, 3].map(duration), [2, 4, 6].map(Duration::from_secs));
@@ -157,9 +159,11 @@ fn the_first_half_second_of_a_turn_is_not_counted() {
 
 #[test]
 fn a_drift_over_the_turns_cancels_in_the_ratio() {
-    let drift = |seconds: f64| 1.0 + 0.01 * seconds.floor();
     let mut stand = MadeUp::new(
-        |arm, seconds| [300.0, 200.0][arm] * drift(seconds),
+        |arm, seconds| {
+            let drift = 1.0 + 0.01 * seconds.floor();
+            [300.0, 200.0][arm] * drift
+        },
         |_, _| 700.0,
     );
     let arms = sustained(&mut stand, 2);

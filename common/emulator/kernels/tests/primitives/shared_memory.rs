@@ -15,16 +15,10 @@ fn shared_memory_starts_as_nan_in_every_block() {
 fn registers_start_as_nan_in_every_thread_of_every_block() {
     // More blocks than OS threads, so that stacks are used again, after a launch that leaves finite
     // values on them.
-    let accumulate = |initialised| {
-        launch(&format!(
-            "accumulate_registers<<<40, 64, 0>>>({initialised})"
-        ))
-    };
     for build in [|run: Run| run, Run::untraced] {
         let sums = |initialised| {
-            build(accumulate(initialised))
-                .output::<f32>(40 * 64 * 64)
-                .unwrap()
+            let text = format!("accumulate_registers<<<40, 64, 0>>>({initialised})");
+            build(launch(&text)).output::<f32>(40 * 64 * 64).unwrap()
         };
         assert!(sums(64).iter().all(|&sum| sum == 1.0));
         for thread in sums(63).chunks(64) {
