@@ -631,11 +631,11 @@ impl Block {
         if is_last_lane && barrier.warps[warp].arrivals > barrier.phase {
             barrier.arrived -= 1;
         }
-        let Err(broken) = self.warps[warp].exit(lane) else {
+        let Err(group) = self.warps[warp].exit(lane) else {
             return Ok(());
         };
         let rule = format!("it needs all lanes of its mask, but thread {thread} has exited");
-        Err(self.collective_mismatch(first_party(thread / 32, &broken.group), None, rule))
+        Err(self.collective_mismatch(first_party(thread / 32, &group), None, rule))
     }
 
     pub(crate) fn completed(&mut self, warp: u32) -> Option<Group> {

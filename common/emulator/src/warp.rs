@@ -119,14 +119,6 @@ pub(crate) enum Mismatch {
     Exited { lane: u32 },
 }
 
-/// A group that a lane leaves behind, though it needs it.
-#[derive(Clone, Debug)]
-pub(crate) struct BrokenGroup {
-    pub(crate) group: Group,
-    #[cfg_attr(not(test), expect(dead_code))]
-    pub(crate) mismatch: Mismatch,
-}
-
 #[derive(Debug)]
 pub(crate) struct Warp {
     pub(crate) live: u32,
@@ -221,15 +213,16 @@ impl Warp {
 
     /// Ends a lane, which returns from the kernel. [`Warp::completed`] then returns the groups that
     /// this completes.
-    pub(crate) fn exit(&mut self, lane: u32) -> Result<(), BrokenGroup> {
+    ///
+    /// # Errors
+    ///
+    /// A group that needs the lane.
+    pub(crate) fn exit(&mut self, lane: u32) -> Result<(), Group> {
         self.live &= !(1 << lane);
         for group in &self.groups {
             let call = &group.collective;
             if call.mask >> lane & 1 == 1 && call.rules & EXITED_LANES_DROP == 0 {
-                return Err(BrokenGroup {
-                    group: group.clone(),
-                    mismatch: Mismatch::Exited { lane },
-                });
+                return Err(group.clone());
             }
         }
         Ok(())

@@ -118,10 +118,7 @@ fn exited_lanes_are_dropped_only_where_the_operation_allows_it() {
     );
 
     warp.arrive(0, &shuffle_sync(0b101, 32, 4)).unwrap();
-    assert_eq!(
-        warp.exit(2).unwrap_err().mismatch,
-        Mismatch::Exited { lane: 2 }
-    );
+    assert_eq!(warp.exit(2).unwrap_err().collective.mask, 0b101);
 }
 
 #[test]

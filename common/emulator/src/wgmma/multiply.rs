@@ -126,14 +126,8 @@ fn add_aligned<'b>(
     row: &[f32],
     columns: impl Iterator<Item = &'b [f32; WIDTH]> + Clone,
 ) {
-    let mut largest = sums.map(exponent);
-    for (&left, right) in row.iter().zip(columns.clone()) {
-        let left_exponent = code_exponent(left);
-        for (most, &value) in largest.iter_mut().zip(right) {
-            *most = (left_exponent + code_exponent(value)).max(*most);
-        }
-    }
     // Addends as whole numbers: 33 of less than 2^(FRACTION + 2).
+    let largest = largest_exponents(sums, row, columns.clone());
     let scale = largest.map(|most| power_of_two(FRACTION - most.max(LEAST)));
     let mut whole = [0i32; WIDTH];
     for (i, sum) in sums.iter().enumerate() {
@@ -156,6 +150,22 @@ fn add_aligned<'b>(
             *sum = f32::from_bits(exact.to_bits() & kept_bits);
         }
     }
+}
+
+/// Returns the exponent of the largest addend of each sum.
+fn largest_exponents<'b>(
+    sums: &[f32; WIDTH],
+    row: &[f32],
+    columns: impl Iterator<Item = &'b [f32; WIDTH]>,
+) -> [i32; WIDTH] {
+    let mut largest = sums.map(exponent);
+    for (&left, right) in row.iter().zip(columns) {
+        let left_exponent = code_exponent(left);
+        for (most, &value) in largest.iter_mut().zip(right) {
+            *most = (left_exponent + code_exponent(value)).max(*most);
+        }
+    }
+    largest
 }
 
 /// The bits of a sum of e4m3 products behind the first that Hopper's tensor cores keep
