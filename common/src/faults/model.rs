@@ -23,7 +23,7 @@ pub struct Model {
     pub probability: Probability,
 }
 
-type Packed = panels::Packed<f32, 8>;
+type PackedHead = panels::PackedHead<f32, 8>;
 
 /// The state of a row between two tiles.
 #[derive(Clone)]
@@ -128,7 +128,7 @@ struct Launch<'a> {
     fault: Option<Fault>,
     q: Vec<f32>,
     /// K and V of each head.
-    heads: Vec<Packed>,
+    heads: Vec<PackedHead>,
 }
 
 impl<'a> Launch<'a> {
@@ -199,8 +199,7 @@ struct RowTile<'a> {
     /// Dense numbers of the rows.
     rows: &'a [usize],
     q: Vec<[f32; TILE_ROWS]>,
-    /// K and V.
-    head: &'a Packed,
+    head: &'a PackedHead,
     score_scale: f32,
 }
 
@@ -260,12 +259,13 @@ impl RowTile<'_> {
             .map(|row| self.counted_keys(row))
             .collect();
         let dims = 0..self.problem.shape.head_dim;
-        let (k, _) = self.head;
-        k.multiply(&self.q, dims, keys.clone(), |row, key, sum| {
-            if row < counted.len() && key < counted[row] {
-                scores[row][key - keys.start] = sum * self.score_scale;
-            }
-        });
+        self.head
+            .keys
+            .multiply(&self.q, dims, keys.clone(), |row, key, sum| {
+                if row < counted.len() && key < counted[row] {
+                    scores[row][key - keys.start] = sum * self.score_scale;
+                }
+            });
         for (row, row_scores) in scores.iter_mut().enumerate() {
             if self.has(Fault::EmptyRowAveraged) && self.visible_keys(row) == 0 {
                 row_scores[..keys.len()].fill(0.0);
@@ -336,15 +336,16 @@ impl RowTile<'_> {
         };
         // Columns of P past the end meet no V: the padding of V is zero.
         let p_tile = pack_rows(p.iter().map(|row| &row[..keys.len()]), keys.len());
-        let (_, v) = self.head;
         let v_keys = v_start..v_start + keys.len();
         let columns = 0..self.problem.shape.head_dim;
-        v.multiply(&p_tile, v_keys, columns, |row, column, sum| {
-            if let Some(state) = states.get_mut(row) {
-                let value = &mut state.accumulator[column];
-                *value = self.accumulated(*value + sum);
-            }
-        });
+        self.head
+            .values
+            .multiply(&p_tile, v_keys, columns, |row, column, sum| {
+                if let Some(state) = states.get_mut(row) {
+                    let value = &mut state.accumulator[column];
+                    *value = self.accumulated(*value + sum);
+                }
+            });
         for state in states {
             state
                 .shown

@@ -24,24 +24,22 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     }
     let elements = evidence.output.len();
     if complaints.is_empty() {
-        GateResult::judge(
-            GateId::C1,
-            true,
-            format!("all {elements} elements written and finite"),
-        )
+        let reason = format!("all {elements} elements written and finite");
+        GateResult::judge(GateId::C1, true, reason)
     } else {
-        GateResult::fail(
-            GateId::C1,
-            format!("of {elements} elements {}", complaints.join("; ")),
-        )
+        let reason = format!("of {elements} elements {}", complaints.join("; "));
+        GateResult::fail(GateId::C1, reason)
     }
 }
 
 fn complaint(element: f32, unwritten: f32) -> Option<&'static str> {
-    match element {
-        x if x.to_bits() == unwritten.to_bits() => Some("never written"),
-        x if x.is_nan() => Some("NaN"),
-        x if x.is_infinite() => Some("infinite"),
-        _ => None,
+    if element.to_bits() == unwritten.to_bits() {
+        Some("never written")
+    } else if element.is_nan() {
+        Some("NaN")
+    } else if element.is_infinite() {
+        Some("infinite")
+    } else {
+        None
     }
 }

@@ -23,6 +23,11 @@ fn places(hazard: &Hazard) -> Vec<&[Place]> {
     lines
 }
 
+/// Returns whether two hazards are of one kind at the same lines.
+fn is_same(hazard: &Hazard, other: &Hazard) -> bool {
+    hazard.kind == other.kind && places(hazard) == places(other)
+}
+
 /// Judges H1, by happens-before. A trace that saw less than `output_bytes` stored is no evidence,
 /// and fails, too.
 pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
@@ -35,9 +40,7 @@ pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
         count += report.hazards.len() + report.more_hazards;
         for hazard in &report.hazards {
             // Most hazards show in every schedule.
-            let is_known = quoted
-                .iter()
-                .any(|(_, other)| (other.kind, places(other)) == (hazard.kind, places(hazard)));
+            let is_known = quoted.iter().any(|(_, known)| is_same(known, hazard));
             if quoted.len() < QUOTED && !is_known {
                 quoted.push((label, hazard));
             }
@@ -45,10 +48,10 @@ pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
     }
     if count > 0 {
         let more = count - quoted.len();
-        let mut reasons: Vec<String> = quoted
-            .iter()
-            .map(|(label, hazard)| format!("{label}: {hazard}"))
-            .collect();
+        let mut reasons = Vec::new();
+        for (label, hazard) in &quoted {
+            reasons.push(format!("{label}: {hazard}"));
+        }
         if more > 0 {
             reasons.push(format!("and {more} more"));
         }

@@ -16,7 +16,7 @@ pub(crate) mod panels;
 pub use crate::probability::{E4M3_PROBABILITY_SCALE, Probability};
 pub use error::{Disagreement, ReferenceError};
 
-use panels::{Packed, Real, pack_heads, pack_rows, tiles};
+use panels::{PackedHead, Real, pack_heads, pack_rows, tiles};
 
 /// The number of visible scores above which a sample of the rows is computed: two processors take
 /// about a minute for as many.
@@ -441,7 +441,7 @@ fn attend<T: Real, const N: usize>(
     // Rows ascend, and so do their heads.
     let mut heads: Vec<usize> = rows.iter().map(|&row| key_head(problem, row)).collect();
     heads.dedup();
-    let packed: Vec<Packed<T, N>> = pack_heads(&problem.shape, &heads, k, v);
+    let packed: Vec<PackedHead<T, N>> = pack_heads(&problem.shape, &heads, k, v);
     let attended_tiles: Vec<Attended<T>> = tiles(&problem.shape, rows)
         .into_par_iter()
         .map(|tile_rows| {
@@ -467,7 +467,7 @@ fn attend_tile<T: Real, const N: usize>(
     problem: &Problem,
     rows: &[usize],
     q: &[T],
-    (keys, values): &Packed<T, N>,
+    head: &PackedHead<T, N>,
     [score_scale, output_scale]: [T; 2],
     softmax: &impl Fn(&mut [T]) -> T,
 ) -> Attended<T> {
@@ -481,11 +481,12 @@ fn attend_tile<T: Real, const N: usize>(
 
     let q_tile = pack_rows(rows.iter().map(|&row| &q[row * dim..(row + 1) * dim]), dim);
     let mut weights = vec![vec![T::default(); most]; rows.len()];
-    keys.multiply(&q_tile, 0..dim, 0..most, |row, key, sum| {
-        if row < visible.len() && key < visible[row] {
-            weights[row][key] = sum * score_scale;
-        }
-    });
+    head.keys
+        .multiply(&q_tile, 0..dim, 0..most, |row, key, sum| {
+            if row < visible.len() && key < visible[row] {
+                weights[row][key] = sum * score_scale;
+            }
+        });
     let mut lse = vec![f64::NEG_INFINITY; rows.len()];
     for row in 0..rows.len() {
         if visible[row] > 0 {
@@ -494,11 +495,13 @@ fn attend_tile<T: Real, const N: usize>(
     }
     let p_tile = pack_rows(weights.iter().map(Vec::as_slice), most);
     let mut output = vec![T::default(); rows.len() * dim];
-    values.multiply(&p_tile, 0..most, 0..dim, |row, column, sum| {
-        if row < visible.len() {
-            output[row * dim + column] = sum * output_scale;
-        }
-    });
+    let columns = 0..dim;
+    head.values
+        .multiply(&p_tile, 0..most, columns, |row, column, sum| {
+            if row < visible.len() {
+                output[row * dim + column] = sum * output_scale;
+            }
+        });
     Attended { output, lse }
 }
 

@@ -88,7 +88,10 @@ impl<T: Real, const N: usize> Panels<T, N> {
 }
 
 /// K and V of one head.
-pub(crate) type Packed<T, const N: usize> = (Panels<T, N>, Panels<T, N>);
+pub(crate) struct PackedHead<T, const N: usize> {
+    pub keys: Panels<T, N>,
+    pub values: Panels<T, N>,
+}
 
 /// Packs these of the heads of K and V.
 pub(crate) fn pack_heads<T: Real, const N: usize>(
@@ -96,15 +99,17 @@ pub(crate) fn pack_heads<T: Real, const N: usize>(
     heads: &[usize],
     k: &[T],
     v: &[T],
-) -> Vec<Packed<T, N>> {
+) -> Vec<PackedHead<T, N>> {
     let dim = shape.head_dim;
     let len = shape.seq_kv * dim;
     heads
         .par_iter()
         .map(|head| {
             let elements = head * len..(head + 1) * len;
-            let keys = Panels::transposed(&k[elements.clone()], dim);
-            (keys, Panels::new(&v[elements], dim))
+            PackedHead {
+                keys: Panels::transposed(&k[elements.clone()], dim),
+                values: Panels::new(&v[elements], dim),
+            }
         })
         .collect()
 }
