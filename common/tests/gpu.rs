@@ -21,8 +21,8 @@ struct SoleGpu {
     _guard: MutexGuard<'static, ()>,
 }
 
-/// Returns the first GPU. A line that says why there is none goes past libtest, which shows no output of a
-/// test that passes.
+/// Returns the first GPU. A line that says why there is none goes past libtest, which shows no
+/// output of a test that passes.
 fn gpu() -> Option<SoleGpu> {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match CudaDevice::open(0) {

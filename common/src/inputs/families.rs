@@ -1,6 +1,6 @@
 //! Draws the values of each family.
 
-use super::{Family, Tensor};
+use super::family::{Family, Tensor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;

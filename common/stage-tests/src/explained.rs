@@ -19,8 +19,8 @@ struct Case {
     inputs: Inputs,
 }
 
-/// Returns problems with several tiles, ragged ends, grouped heads, maxima that move late or lie far
-/// from 0.
+/// Returns problems with several tiles, ragged ends, grouped heads, and maxima that move late or lie
+/// far from 0.
 fn cases() -> [Case; 9] {
     [
         case("1x2x150x64", Dtype::F16, Mask::Full, Family::Normal),

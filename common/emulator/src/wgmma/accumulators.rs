@@ -93,7 +93,7 @@ impl Chain {
         }
     }
 
-    /// Gives a warp its accumulators back if all its products are `covered` by a wait that names
+    /// Returns the accumulators to a warp if all its products are `covered` by a wait that names
     /// them.
     ///
     /// # Safety
