@@ -9,7 +9,7 @@ use crate::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// The largest [`Case::work`] that is drawn: a second or two in the emulator.
+/// The largest [`work`](super::work) that is drawn: a second or two in the emulator.
 pub const MOST_WORK: usize = 1 << 20;
 
 /// The most bytes of one tensor with its guard bands: host memory is copied for every launch.
