@@ -3,30 +3,35 @@
 use super::View;
 use super::claims::Claimed;
 use super::list::{count, distinct, joined};
-use super::verdict::Report;
+use super::missing::Missing;
 use crate::table::{Kind, ProblemPlace, Row};
 use common::metric::{self, Metric};
 use common::verdict::Verdict;
 
 /// Returns what closes each gap: of a run, the command that shows what its machine lacks; of a
 /// table, the commands that measure on its GPU what is stale, undecided or absent.
-pub fn actions(report: &Report<'_>) -> Vec<String> {
-    if report.view.run.is_some() {
-        return elsewhere(report).into_iter().collect();
+pub fn actions(view: &View<'_>, missing: &[Missing], claims: &[Claimed]) -> Vec<String> {
+    if view.run.is_some() {
+        return elsewhere(missing).into_iter().collect();
     }
+    let gpu = view.gpu();
+    let open: Vec<&Claimed> = claims
+        .iter()
+        .filter(|claimed| is_open(claimed, gpu))
+        .collect();
     [
-        stale_figures(report),
-        undecided_pairs(report),
-        open_peers(report),
-        profiles(report),
+        stale_figures(view),
+        undecided_pairs(&open),
+        open_peers(&open),
+        profiles(&open),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-fn elsewhere(report: &Report<'_>) -> Option<String> {
-    let optional = report.missing.iter().filter(|missing| !missing.required);
+fn elsewhere(missing: &[Missing]) -> Option<String> {
+    let optional = missing.iter().filter(|missing| !missing.required);
     let things = optional.count();
     if things == 0 {
         return None;
@@ -37,8 +42,8 @@ fn elsewhere(report: &Report<'_>) -> Option<String> {
     ))
 }
 
-fn stale_figures(report: &Report<'_>) -> Option<String> {
-    let stale = stale(&report.view);
+fn stale_figures(view: &View<'_>) -> Option<String> {
+    let stale = stale(view);
     let problems = stale
         .iter()
         .filter_map(|row| Some((row.subject.stage(), row.problem()?)));
@@ -49,26 +54,28 @@ fn stale_figures(report: &Report<'_>) -> Option<String> {
     ))
 }
 
-fn undecided_pairs(report: &Report<'_>) -> Option<String> {
-    let undecided = open(report)
+fn undecided_pairs(open: &[&Claimed]) -> Option<String> {
+    let undecided = open
+        .iter()
         .filter(|claimed| claimed.verdict() == Some(Verdict::Ambiguous))
         .filter(|claimed| claimed.claim.relation.base().is_some());
     let command = command(
         "compare --full --iters 500",
-        undecided.map(stage_and_problem),
+        undecided.map(|claimed| stage_and_problem(claimed)),
     )?;
     Some(format!(
         "Decide claims over other stages with more samples: `{command}`."
     ))
 }
 
-fn open_peers(report: &Report<'_>) -> Option<String> {
-    let over_peers = open(report)
+fn open_peers(open: &[&Claimed]) -> Option<String> {
+    let over_peers = open
+        .iter()
         .filter(|claimed| claimed.claim.is_of_speed())
         .filter(|claimed| claimed.claim.relation.base().is_none());
     let command = command(
         "compare peers --iters 100",
-        over_peers.map(stage_and_problem),
+        over_peers.map(|claimed| stage_and_problem(claimed)),
     )?;
     Some(format!(
         "Decide claims over peers, after a run of their stages: `{command}`."
@@ -79,9 +86,9 @@ fn stage_and_problem(claimed: &Claimed) -> (&str, &ProblemPlace) {
     (&claimed.stage, &claimed.claim.place)
 }
 
-fn profiles(report: &Report<'_>) -> Option<String> {
+fn profiles(open: &[&Claimed]) -> Option<String> {
     let mut stages = Vec::new();
-    for claimed in open(report) {
+    for claimed in open {
         let is_by_ncu = claimed.claim.metric.source() == metric::Source::Profile;
         if is_by_ncu && !claimed.claim.is_of_speed() {
             stages.extend(claimed.claim.relation.base().map(|base| base.stage));
@@ -98,14 +105,13 @@ fn profiles(report: &Report<'_>) -> Option<String> {
     ))
 }
 
-/// Returns the claims about this GPU that neither hold nor are refuted.
-fn open<'a>(report: &'a Report<'_>) -> impl Iterator<Item = &'a Claimed> {
-    let gpu = report.view.gpu();
-    report.claims.iter().filter(move |claimed| {
-        let verdict = claimed.verdict();
-        let is_open = matches!(verdict, Some(Verdict::Ambiguous | Verdict::NoData));
-        is_open && !claimed.is_stale && claimed.claim.is_about(gpu)
-    })
+/// Returns whether a claim about this GPU neither holds nor is refuted.
+fn is_open(claimed: &Claimed, gpu: Option<&str>) -> bool {
+    let is_undecided = matches!(
+        claimed.verdict(),
+        Some(Verdict::Ambiguous | Verdict::NoData)
+    );
+    is_undecided && !claimed.is_stale && claimed.claim.is_about(gpu)
 }
 
 /// Returns the timed figures of kernels that have changed since: latencies, pairs, and times beside
@@ -182,7 +188,8 @@ mod tests {
     fn each_gap_of_a_table_has_the_command_that_measures_it() {
         let actions = |line: &str| {
             let (stages, table) = scenario::view(line);
-            joined(actions(&report(View::committed(&stages, &table))), "\n")
+            let report = report(View::committed(&stages, &table));
+            joined(actions(&report.view, &report.missing, &report.claims), "\n")
         };
         insta::assert_snapshot!(each(
             "timed; clean

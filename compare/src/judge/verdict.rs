@@ -411,7 +411,7 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
             "Complete this run with gate C7 before it is accepted: `compare sanitize`.".into(),
         );
     }
-    advice.extend(gaps::actions(report));
+    advice.extend(gaps::actions(&report.view, &report.missing, &report.claims));
     advice
 }
 

@@ -1,5 +1,6 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
+use super::arm::{Arm, ArmError, Program};
 use super::pair::{
     Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
 };
@@ -21,7 +22,7 @@ use common::problem::{Mask, Problem};
 use common::reference::{Probability, ReferenceError};
 use common::stage::LoadedStage;
 use common::timing::stats::Summary;
-use common::timing::sustained::{Stand, Sustained, sustain};
+use common::timing::sustained::{Stand, sustain};
 use common::timing::{Plan, Regime};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -69,71 +70,6 @@ pub struct Bench<'a> {
     /// The time of an empty kernel.
     pub zero_us: f64,
     pub exchange: &'a Scratch,
-}
-
-/// A program that is timed on one problem.
-pub(super) struct Arm<'a> {
-    pub(super) subject: Subject,
-    pub(super) program: Program<'a>,
-    /// Microseconds per launch, roughly.
-    pub(super) us: f64,
-    /// The samples of its bursts.
-    device_us: Vec<f64>,
-    sustained: Option<Sustained>,
-}
-
-pub(super) enum Program<'a> {
-    Ours {
-        arm: Box<cuda::Arm<'a>>,
-        probability: Probability,
-    },
-    Theirs {
-        /// The index of the Python that has it.
-        python: usize,
-        /// The share of the time that passed here that it reported, chunk by chunk.
-        reported: Vec<f64>,
-    },
-}
-
-/// The side that failed while arms were timed.
-pub(super) enum ArmError {
-    /// The GPU, or a kernel of ours.
-    Ours(anyhow::Error),
-    /// The Python of this index.
-    Python { index: usize, error: anyhow::Error },
-}
-
-impl From<CudaError> for ArmError {
-    fn from(error: CudaError) -> Self {
-        ArmError::Ours(error.into())
-    }
-}
-
-impl<'a> Arm<'a> {
-    fn new(subject: Subject, program: Program<'a>, us: f64) -> Self {
-        Self {
-            subject,
-            program,
-            us,
-            device_us: Vec::new(),
-            sustained: None,
-        }
-    }
-
-    fn ours(&mut self) -> Option<&mut cuda::Arm<'a>> {
-        match &mut self.program {
-            Program::Ours { arm, .. } => Some(arm.as_mut()),
-            Program::Theirs { .. } => None,
-        }
-    }
-
-    /// Returns the index of the Python that has it; none of ours.
-    fn python(&self) -> Option<usize> {
-        match self.program {
-            Program::Ours { .. } => None,
-            Program::Theirs { python, .. } => Some(python),
-        }
-    }
 }
 
 impl<'a> Bench<'a> {

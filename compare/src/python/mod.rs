@@ -1,6 +1,7 @@
 //! A Python with PyTorch as a second process: its protocol, and problems timed in it and here,
 //! interleaved.
 
+mod arm;
 pub mod bench;
 pub mod pair;
 pub mod session;

@@ -1,6 +1,6 @@
 //! Arms of both processes that take turns at the power limit.
 
-use super::bench::{Arm, ArmError, Program};
+use super::arm::{Arm, ArmError, Program};
 use super::session::Python;
 use common::device::cuda::CudaDevice;
 use common::telemetry::Reading;
