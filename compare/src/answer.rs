@@ -2,7 +2,7 @@
 
 use crate::document::Block;
 use crate::document::terminal;
-use crate::judge::verdict::Exit;
+use results::judge::verdict::Exit;
 use serde::Serialize;
 use std::io::{self, Write};
 

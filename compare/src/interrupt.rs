@@ -1,6 +1,6 @@
 //! Ctrl-C: the first one ends the run and keeps what is finished, the second one ends the process.
 
-use crate::judge::verdict::Exit;
+use results::judge::verdict::Exit;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

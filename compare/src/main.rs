@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod choice;
 mod cli;
 mod commands;
 mod document;
@@ -16,7 +17,6 @@ mod git;
 mod git_tests;
 mod instrument;
 mod interrupt;
-mod judge;
 mod measure;
 mod open_run;
 mod pages;
@@ -32,7 +32,6 @@ mod recipes;
 mod recorder;
 mod shared_memory;
 mod stages;
-mod table;
 #[cfg(test)]
 mod testing;
 
@@ -45,9 +44,9 @@ use commands::{
     selftest, show, sources,
 };
 use common::device::cuda::CudaError;
-use judge::verdict::Exit;
 use measure::limits;
 use measure::sink::ExecuteError;
+use results::judge::verdict::Exit;
 use signal_hook::consts::SIGXFSZ;
 use std::error::Error;
 use std::io::{self, ErrorKind};

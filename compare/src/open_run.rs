@@ -2,19 +2,19 @@
 //! is reported on in the end.
 
 use crate::document::terminal::terminal;
-use crate::judge::list::joined;
-use crate::judge::state::is_green;
-use crate::judge::{View, verdict};
-use crate::measure::machine;
 use crate::measure::select::Chosen;
 use crate::pages::files;
 use crate::pages::show::{self, Section};
 use crate::stages::Ladder;
-use crate::table::StageMeta;
-use crate::table::run::newest_run;
-use crate::table::{Claim, Results, Row, Run, Source, StoreError};
 use anyhow::{Context, ensure};
 use clap::Args;
+use results::judge::list::joined;
+use results::judge::state::is_green;
+use results::judge::{View, verdict};
+use results::table::StageMeta;
+use results::table::run::newest_run;
+use results::table::{Claim, Results, Row, Run, Source, StoreError};
+use results::workspace;
 use std::path::{Path, PathBuf};
 
 /// The flags of every command that completes a run.
@@ -71,7 +71,7 @@ impl OpenRun {
         Ok(Self {
             folder,
             run,
-            root: machine::workspace(),
+            root: workspace::find(),
         })
     }
 
@@ -93,7 +93,7 @@ impl OpenRun {
         section: Section,
         is_about: impl Fn(&Claim) -> bool,
     ) -> anyhow::Result<Conclusion> {
-        let results = Results::read(&machine::results())?;
+        let results = Results::read(&workspace::results())?;
         let table = results.of_gpu(&self.run.session.machine.name);
         let report = verdict::report_of_run(&self.run, &table);
         let checks = verdict::report_of_checks(&self.run, &table);
@@ -144,7 +144,7 @@ impl OpenRun {
 }
 
 fn below_target(folder: &str) -> PathBuf {
-    let workspace = machine::workspace().unwrap_or_default();
+    let workspace = workspace::find().unwrap_or_default();
     workspace.join("target").join(folder)
 }
 
@@ -180,8 +180,8 @@ fn check_current(run: &Run) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario::{row, run};
-    use crate::testing::{GPU, US, ladder, timed};
+    use results::testing::scenario::{row, run};
+    use results::testing::{GPU, US, ladder, timed};
 
     fn written(run: &Run, names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

@@ -2,9 +2,9 @@
 //! program that includes kernel.cu, whose kernels it does not compile.
 
 use crate::instrument::process::Scratch;
-use crate::judge::list::distinct;
 use crate::pages::shared::{Buffer, Layout};
 use anyhow::Context;
+use results::judge::list::distinct;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;

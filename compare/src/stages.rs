@@ -1,10 +1,6 @@
 //! The ladder: the one place where a stage is registered.
 
 use crate::answer::NoData;
-use crate::measure::builds;
-use crate::measure::machine;
-use crate::table::files::{entries, read};
-use crate::table::{Negative, StageMeta, StoreError};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use common::choice::Model;
@@ -12,6 +8,10 @@ use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;
 use common::stage::{Artifacts, Attention, LoadedStage};
 use kernel_build::report::GpuBuild;
+use results::builds;
+use results::table::files::{entries, read};
+use results::table::{Negative, StageMeta, StoreError};
+use results::workspace;
 use std::path::Path;
 
 pub static STAGES: &[&dyn Attention] = &[
@@ -43,9 +43,6 @@ const LIBRARY: [&str; 9] = [
     "stage12-decode",
     "stage13-persistent",
 ];
-
-/// The folder of the library's choices, by GPU model, in the workspace.
-pub const CHOICE: &str = "attention-ladder/choice";
 
 /// The file beside each stage that records why its claims fail. A claim that is recorded there and
 /// fails is refuted, which is no error.
@@ -124,7 +121,7 @@ impl Ladder {
     /// none outside of it.
     pub fn builds(&self) -> Result<Vec<StageMeta>, StoreError> {
         let mut builds = builds::builds(&self.stages);
-        if let Some(root) = machine::workspace() {
+        if let Some(root) = workspace::find() {
             for build in &mut builds {
                 build.negatives = refuted(&root.join(&build.id))?;
             }
@@ -204,6 +201,18 @@ mod tests {
     use common::reference::Probability;
     use std::collections::BTreeSet;
     use std::fs;
+
+    #[test]
+    fn every_claim_of_a_stage_has_words_of_its_own() {
+        for stage in builds().unwrap() {
+            let mut words = BTreeSet::new();
+            let doubled = stage
+                .claims
+                .iter()
+                .find(|claim| !words.insert(claim.to_string()));
+            assert!(doubled.is_none(), "{}: {}", stage.id, doubled.unwrap());
+        }
+    }
 
     #[test]
     fn a_model_that_cannot_be_read_is_named() {

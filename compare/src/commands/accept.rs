@@ -1,22 +1,10 @@
 //! `compare accept`: checks runs and merges them into the committed tables in `results/`.
 
 use crate::answer::Answer;
-use crate::judge::View;
-use crate::judge::best::p50;
-use crate::judge::choice::{self, Library};
-use crate::judge::diff;
-use crate::judge::list::{count, grouped, joined};
-use crate::judge::missing::Missing;
-use crate::judge::peers;
-use crate::judge::state::{self, unsanitized};
-use crate::judge::verdict::{Report, of_differences, report_of_run};
-use crate::measure::{builds, machine};
+use crate::choice::{self, Library};
 use crate::pages::files::{self, Rendered};
 use crate::progress::say;
 use crate::stages::{self, NEGATIVES};
-use crate::table::run::Rebased;
-use crate::table::session::Progress;
-use crate::table::{Key, Kind, Results, Run, StageMeta, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::choice::Model;
@@ -25,6 +13,18 @@ use common::device::BackendKind;
 use common::limits::DEVICE_VARIABLE;
 use common::metric::Metric;
 use common::stage::LoadedStage;
+use results::judge::View;
+use results::judge::best::p50;
+use results::judge::diff;
+use results::judge::list::{count, grouped, joined};
+use results::judge::missing::Missing;
+use results::judge::peers;
+use results::judge::state::{self, unsanitized};
+use results::judge::verdict::{Report, of_differences, report_of_run};
+use results::table::run::Rebased;
+use results::table::session::Progress;
+use results::table::{Key, Kind, Results, Run, StageMeta, Table};
+use results::{builds, workspace};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -132,7 +132,7 @@ impl Target {
                 root: None,
             });
         }
-        let root = machine::root("give --results DIR")?;
+        let root = workspace::require("give --results DIR")?;
         Ok(Self {
             folder: root.join("results"),
             root: Some(root),
@@ -170,7 +170,7 @@ fn render(
     for choice in choices {
         pages.push(Rendered {
             path: root
-                .join(stages::CHOICE)
+                .join(workspace::CHOICE)
                 .join(format!("{}.json", choice.gpu)),
             text: choice.text,
         });

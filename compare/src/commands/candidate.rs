@@ -6,9 +6,6 @@ mod call;
 use crate::answer::{Answer, NoData};
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
-use crate::judge::candidate::Candidate;
-use crate::judge::peers::DEFAULT;
-use crate::judge::{View, best};
 use crate::measure::limits;
 use crate::measure::machine;
 use crate::measure::plan::{self, CaseFlags, PlannedCase, Request};
@@ -21,7 +18,6 @@ use crate::python;
 use crate::python::bench::{Bench, Item};
 use crate::python::session::{Callable, Hello, Python, SessionError};
 use crate::stages::Ladder;
-use crate::table::{Kind, ProblemPlace, Results, Row, StageMeta, Subject, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::check::{self, StagedInputs};
@@ -31,6 +27,11 @@ use common::inputs::Inputs;
 use common::problem::Problem;
 use common::reference::reference;
 use common::verdict::Verdict;
+use results::judge::candidate::Candidate;
+use results::judge::peers::DEFAULT;
+use results::judge::{View, best};
+use results::table::{Kind, ProblemPlace, Results, Row, StageMeta, Subject, Table};
+use results::workspace;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -124,7 +125,7 @@ fn callable(args: &CandidateArgs) -> anyhow::Result<Callable> {
 /// Checks a candidate on all cases, and times it if it is green and there is a GPU.
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let callable = callable(args)?;
-    let committed = Results::read(&machine::results())?;
+    let committed = Results::read(&workspace::results())?;
     let subject = Subject::from(callable.name.as_str());
     // The signals are caught before the file is loaded, which may hang.
     let interrupted = interrupted().context("cannot wait for signals")?;

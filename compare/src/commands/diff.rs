@@ -4,18 +4,18 @@ mod source;
 
 use crate::answer::{Answer, NoData};
 use crate::document::markdown::markdown;
-use crate::judge::View;
-use crate::judge::diff::{self, Difference};
-use crate::judge::verdict::{Exit, Overall, of_differences};
-use crate::measure::machine;
 use crate::pages::diff as layout;
 use crate::pages::diff::Comparison;
 use crate::pages::json;
 use crate::stages;
-use crate::table::files::write_atomically;
-use crate::table::results::BUILD;
-use crate::table::{StageMeta, Table};
 use clap::Args;
+use results::judge::View;
+use results::judge::diff::{self, Difference};
+use results::judge::verdict::{Exit, Overall, of_differences};
+use results::table::files::write_atomically;
+use results::table::results::BUILD;
+use results::table::{StageMeta, Table};
+use results::workspace;
 use source::Side;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
 
 /// Compares what is asked for; with `--tables`, two revisions, too.
 fn compare_sides(args: &DiffArgs) -> anyhow::Result<Comparison> {
-    let root = machine::workspace();
+    let root = workspace::find();
     let stages = stages::builds()?;
     let resolve = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let base = resolve(&args.base)?;

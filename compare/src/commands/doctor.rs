@@ -5,15 +5,16 @@ mod gpus;
 
 use crate::answer::Answer;
 use crate::instrument::find::{COMPUTE_SANITIZER, NCU, NVCC, ToolLocation, first_line};
-use crate::judge::verdict::Exit;
-use crate::measure::{builds, limits, machine};
+use crate::measure::{limits, machine};
 use crate::python;
 use crate::stages;
-use crate::table::session::DeviceCompiler;
 use clap::Args;
 use common::device::cuda::{CudaDevice, CudaError};
 use common::stage::LoadedStage;
 use gpus::GpuStages;
+use results::judge::verdict::Exit;
+use results::table::session::DeviceCompiler;
+use results::{builds, workspace};
 use std::fmt::Display;
 
 const EXAMPLES: &str = "\
@@ -142,7 +143,7 @@ fn examine(args: &DoctorArgs) -> anyhow::Result<Machine> {
     let mut stages = stages::load()?;
     let mut needs = vec![limits_need(), device_code_need(&stages)];
     // A program that was brought here builds nothing.
-    if machine::workspace().is_some() {
+    if workspace::find().is_some() {
         needs.extend(build_needs());
     }
     let gpus = match gpus_here(&mut stages) {
@@ -285,7 +286,7 @@ fn gpus_here(stages: &mut [LoadedStage]) -> Result<Vec<GpuStages>, CudaError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{US, timed};
+    use results::testing::{US, timed};
 
     fn present(name: &'static str, state: &str) -> Need {
         Need::new(name, Ok::<_, String>(state.into()), "")
@@ -337,7 +338,7 @@ mod tests {
     fn gpu(name: &str, without_code: Option<&str>) -> GpuStages {
         GpuStages {
             gpu: name.into(),
-            stages: crate::testing::ladder(),
+            stages: results::testing::ladder(),
             without_code: without_code.map(String::from),
         }
     }

@@ -2,19 +2,19 @@
 //! model of each step.
 
 use crate::answer::Answer;
-use crate::judge::verdict::Exit;
-use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::limits;
 use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
 use crate::pages::explain::document;
 use crate::stages::Ladder;
-use crate::table::ProblemPlace;
 use anyhow::bail;
 use clap::Args;
 use common::explain::investigate;
 use common::inputs::{Family, Inputs};
 use common::problem::{Mask, Problem};
+use results::builds::loaded;
+use results::judge::verdict::Exit;
+use results::table::ProblemPlace;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\

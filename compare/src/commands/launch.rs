@@ -3,10 +3,7 @@
 
 use crate::answer::Answer;
 use crate::instrument::child::{Launches, append_result};
-use crate::judge::verdict::Exit;
-use crate::measure::builds::loaded;
 use crate::stages::Ladder;
-use crate::table::{CasePlace, Kind, ProblemPlace, Row, Subject};
 use anyhow::Context;
 use clap::Args;
 use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
@@ -16,6 +13,9 @@ use common::inputs::{Family, Inputs};
 use common::problem::Problem;
 use common::reference::{Probability, Reference, reference};
 use common::stage::{LoadedStage, Prepared};
+use results::builds::loaded;
+use results::judge::verdict::Exit;
+use results::table::{CasePlace, Kind, ProblemPlace, Row, Subject};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -6,12 +6,8 @@ mod choose;
 mod tests;
 
 use crate::answer::{Answer, NoData};
+use crate::choice::{self, Library};
 use crate::instrument::process::Scratch;
-use crate::judge::View;
-use crate::judge::choice::{self, Library};
-use crate::judge::peers as question;
-use crate::judge::verdict::Exit;
-use crate::measure::machine;
 use crate::measure::select::{Chosen, Problems, at_least_one, stages};
 use crate::measure::timer::Timer;
 use crate::open_run::{OpenRun, Target};
@@ -20,11 +16,16 @@ use crate::progress::Progress;
 use crate::python::bench::{Bench, Item, representative_variants};
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
-use crate::stages::{CHOICE, library, models};
-use crate::table::{Claim, Place, ProblemPlace, Row, Run, Source, Subject};
+use crate::stages::{library, models};
 use anyhow::{Context, bail};
 use clap::Args;
 use common::metric::Metric;
+use results::judge::View;
+use results::judge::peers as question;
+use results::judge::verdict::Exit;
+use results::table::{Claim, Place, ProblemPlace, Row, Run, Source, Subject};
+use results::workspace;
+use results::workspace::CHOICE;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -183,7 +184,7 @@ fn library_choices(
     view: &View<'_>,
     items: &[Item],
 ) -> anyhow::Result<BTreeMap<ProblemPlace, Subject>> {
-    let Some(root) = machine::workspace() else {
+    let Some(root) = workspace::find() else {
         return Ok(BTreeMap::new());
     };
     let folder = root.join(CHOICE);

@@ -7,21 +7,21 @@ use crate::answer::{Answer, NoData};
 use crate::instrument::child::{self, Launches, ToolFiles, ToolRun};
 use crate::instrument::find::{NCU, Tool};
 use crate::instrument::process::{self, Ended};
-use crate::judge::View;
-use crate::judge::list::{distinct, joined};
-use crate::judge::state::is_green;
-use crate::judge::verdict::Exit;
 use crate::measure::select::{Chosen, Problems, subjects};
 use crate::open_run::{OpenRun, Target};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::table::ncu::{self, Chips};
-use crate::table::session::by_id;
-use crate::table::{Kind, ProblemPlace, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
 use common::resources::KernelFacts;
+use results::judge::View;
+use results::judge::list::{distinct, joined};
+use results::judge::state::is_green;
+use results::judge::verdict::Exit;
+use results::table::ncu::{self, Chips};
+use results::table::session::by_id;
+use results::table::{Kind, ProblemPlace, Row, Source, StageMeta, Subject};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -292,8 +292,8 @@ fn instance<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{CPASYNC, SCALAR, case, ladder};
     use common::device::BackendKind;
+    use results::testing::{CPASYNC, SCALAR, case, ladder};
 
     fn row(kernel: &str) -> csv::Launch {
         csv::Launch {
@@ -316,7 +316,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             (good[1].subject.as_str(), &good[1].kind),
-            (CPASYNC, &Kind::Profile(crate::testing::mission()))
+            (CPASYNC, &Kind::Profile(results::testing::mission()))
         );
         assert!(
             join(vec![row("scalar_32x64_f16_d64")])

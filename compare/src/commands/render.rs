@@ -2,15 +2,15 @@
 //! and the sources.
 
 use crate::answer::Answer;
-use crate::judge::choice::Library;
-use crate::judge::verdict::Exit;
-use crate::measure::{builds, machine};
+use crate::choice::Library;
 use crate::pages::files::{self, Rendered};
 use crate::stages;
-use crate::table::Results;
-use crate::table::files::write_atomically;
 use anyhow::bail;
 use clap::Args;
+use results::judge::verdict::Exit;
+use results::table::Results;
+use results::table::files::write_atomically;
+use results::{builds, workspace};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -44,7 +44,7 @@ pub struct RenderArgs {
 /// Restamps rows of unchanged machine code with the identity of the sources as they are now, and
 /// renders; with `--check` only compares.
 pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
-    let root = machine::root("clone it")?;
+    let root = workspace::require("clone it")?;
     let folder = root.join("results");
     let mut results = Results::read(&folder)?;
     if results.gpus.is_empty() {
@@ -53,7 +53,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             folder.display()
         );
     }
-    let choices = root.join(stages::CHOICE);
+    let choices = root.join(workspace::CHOICE);
     results.verify_choices(&choices)?;
     let models = if choices.is_dir() {
         stages::models(&choices)?
@@ -133,7 +133,7 @@ fn chosen<'a>(results: &'a Results, name: &str) -> anyhow::Result<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use results::table::Table;
 
     fn results() -> Results {
         let mut results = Results::default();

@@ -1,11 +1,9 @@
 //! `compare run`: plan, execute, record, report.
 
 use crate::answer::Answer;
+use crate::choice;
 use crate::document::terminal;
 use crate::instrument;
-use crate::judge::choice::{self, Regret};
-use crate::judge::list::distinct;
-use crate::judge::{View, verdict};
 use crate::measure::estimate::{self, Planned, Took};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
@@ -21,10 +19,6 @@ use crate::pages::{files, json, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
 use crate::stages::{self, Backend, Ladder};
-use crate::table::StageMeta;
-use crate::table::files::{create_folder, name_of};
-use crate::table::session::{Machine, Progress, Tier};
-use crate::table::{Kind, Results, Row, Run, Source};
 use anyhow::{Context, ensure};
 use clap::Args;
 use common::choice::Model;
@@ -35,6 +29,14 @@ use common::limits::DeviceLimits;
 use common::problem::Problem;
 use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
+use results::judge::list::distinct;
+use results::judge::regret::Regret;
+use results::judge::{View, verdict};
+use results::table::StageMeta;
+use results::table::files::{create_folder, name_of};
+use results::table::session::{Machine, Progress, Tier};
+use results::table::{Kind, Results, Row, Run, Source};
+use results::workspace;
 use std::path::{Path, PathBuf, absolute};
 use std::time::Instant;
 
@@ -96,7 +98,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     if args.request.random_problems.is_some() {
         ladder.gpu_to("time random problems")?;
     }
-    let committed = Results::read(&machine::results())?;
+    let committed = Results::read(&workspace::results())?;
     // What cannot be read ends the run before it measures anything.
     let choice = match args.request.random_problems {
         Some(_) => Some(LibraryChoice::read(&committed)?),
@@ -111,7 +113,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
 fn answer(args: &RunArgs, run: &Run, folder: &Path, committed: &Results) -> anyhow::Result<Answer> {
     let table = committed.of_gpu(&run.session.machine.name);
     let report = verdict::report_of_checks(run, &table);
-    let places = files::write_report(&report, folder, machine::workspace().as_deref())?;
+    let places = files::write_report(&report, folder, workspace::find().as_deref())?;
     let overall = report.overall();
     if args.json {
         let object = json::Run::new(&report, &overall, folder);
@@ -386,16 +388,16 @@ fn backend_of(ladder: &Ladder) -> BackendKind {
 
 /// Returns the folder of runs of the workspace.
 fn workspace_runs() -> Option<PathBuf> {
-    Some(machine::workspace()?.join("target/compare"))
+    Some(workspace::find()?.join("target/compare"))
 }
 
 /// Returns the folder that the run's folder is created in.
 fn folder_of_runs(args: &RunArgs) -> anyhow::Result<PathBuf> {
     let folder = match &args.out {
         Some(out) => out.clone(),
-        None => machine::root("give --out DIR")?.join("target/compare"),
+        None => workspace::require("give --out DIR")?.join("target/compare"),
     };
-    refuse_committed(&folder, &machine::results())?;
+    refuse_committed(&folder, &workspace::results())?;
     Ok(folder)
 }
 
@@ -409,9 +411,9 @@ impl LibraryChoice {
     /// Reads it from the workspace, and refuses a model that is not what was fitted to its table;
     /// outside of the workspace it has no model.
     fn read(committed: &Results) -> anyhow::Result<Self> {
-        let models = match machine::workspace() {
+        let models = match workspace::find() {
             Some(root) => {
-                let folder = root.join(stages::CHOICE);
+                let folder = root.join(workspace::CHOICE);
                 committed.verify_choices(&folder)?;
                 stages::models(&folder)?
             }

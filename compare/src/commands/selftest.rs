@@ -2,12 +2,10 @@
 //! barriers or waits, and the timer if there is a GPU.
 
 use crate::answer::Answer;
-use crate::judge::verdict::Exit;
 use crate::measure::select;
 use crate::pages::self_test::blocks;
 use crate::progress;
 use crate::stages::Ladder;
-use crate::table::{Kind, Row};
 use anyhow::Context;
 use clap::Args;
 use common::device::Staged;
@@ -20,6 +18,8 @@ use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
+use results::judge::verdict::Exit;
+use results::table::{Kind, Row};
 
 const EXAMPLES: &str = "\
 Faults are planted in a model of attention, and each synchronisation site is removed from each \
@@ -108,7 +108,7 @@ fn timer_row(check: &TimerCheck) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario::row;
+    use results::testing::scenario::row;
 
     fn exit(words: &str) -> Exit {
         answer(&[row(words)]).exit

@@ -2,18 +2,18 @@
 
 use crate::answer::{Answer, NoData};
 use crate::document::TableRow;
-use crate::judge::View;
-use crate::judge::list::joined;
-use crate::judge::verdict::{Exit, Report, report, report_of_run};
-use crate::measure::machine;
 use crate::measure::select;
 use crate::pages::show::{self as layout, Section};
 use crate::pages::{self, names};
 use crate::shared_memory;
 use crate::stages;
-use crate::table::{Results, Run, StageMeta};
 use anyhow::bail;
 use clap::Args;
+use results::judge::View;
+use results::judge::list::joined;
+use results::judge::verdict::{Exit, Report, report, report_of_run};
+use results::table::{Results, Run, StageMeta};
+use results::workspace;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -84,7 +84,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         return Ok(Answer::page(Exit::Pass, &names::document(&stages)));
     }
     let ids = stage_ids(args, &stages)?;
-    let results = Results::read(&machine::results())?;
+    let results = Results::read(&workspace::results())?;
     let asked = layout::Asked {
         parts: &args.parts,
         stages: &ids,
@@ -119,7 +119,7 @@ fn shared_memory_rows(
     if !args.parts.contains(&Section::Shared) {
         return Ok(vec![]);
     }
-    let root = machine::root("leave out the part `shared`, which reads its sources")?;
+    let root = workspace::require("leave out the part `shared`, which reads its sources")?;
     let mut rows = Vec::new();
     for stage in stages {
         if ids.is_empty() || ids.contains(&stage.id) {

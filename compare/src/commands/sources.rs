@@ -2,10 +2,10 @@
 //! stages whose hash differs.
 
 use crate::answer::Answer;
-use crate::measure::builds::loaded;
 use crate::stages::Ladder;
-use crate::table::StageMeta;
-use crate::table::session::by_id;
+use results::builds::loaded;
+use results::table::StageMeta;
+use results::table::session::by_id;
 use sha2::{Digest, Sha256};
 
 /// Returns a line for the program, then one for each stage: a name and a hash.
@@ -41,7 +41,7 @@ fn digest(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ladder;
+    use results::testing::ladder;
 
     /// Returns the stages whose descriptions differ after `edit`.
     fn differing(edit: impl Fn(&mut [StageMeta])) -> Vec<String> {

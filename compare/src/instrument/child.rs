@@ -2,11 +2,11 @@
 //! results, which it writes to a file, since those tools write to both standard streams.
 
 use super::process::{self, Ended};
-use crate::judge::list::joined;
-use crate::table::{Row, Subject};
 use anyhow::Context;
 use common::limits::DeviceLimits;
 use common::problem::Problem;
+use results::judge::list::joined;
+use results::table::{Row, Subject};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -115,11 +115,11 @@ fn failure(row: &Row) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::ProblemPlace;
-    use crate::testing::{SCALAR, case};
     use common::device::BackendKind;
     use common::problem::{Dtype, Mask};
     use common::verdict::GateId;
+    use results::table::ProblemPlace;
+    use results::testing::{SCALAR, case};
 
     #[test]
     fn a_job_is_read_back_as_it_was_written() {

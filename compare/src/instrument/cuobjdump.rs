@@ -2,11 +2,11 @@
 
 use super::find::{CUOBJDUMP, Tool};
 use super::process::Scratch;
-use crate::measure::builds::loaded;
 use crate::measure::machine_code;
-use crate::table::StageMeta;
 use common::stage::LoadedStage;
 use rayon::prelude::*;
+use results::builds::loaded;
+use results::table::StageMeta;
 use std::path::PathBuf;
 use std::process::Command;
 

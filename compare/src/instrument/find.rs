@@ -1,6 +1,6 @@
 //! NVIDIA's tools: their paths and versions.
 
-use crate::measure::machine;
+use results::workspace;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -64,7 +64,7 @@ impl ToolLocation {
 
     fn candidates(&self) -> impl Iterator<Item = PathBuf> {
         let mut folders = Vec::new();
-        if let Some(root) = machine::workspace() {
+        if let Some(root) = workspace::find() {
             let installed = root.join(".cuda/nvidia/cu13");
             folders.push(installed.join("bin"));
             folders.push(installed.join(self.name));

@@ -1,8 +1,8 @@
 //! A tool as a process: run with a time limit, its output kept, its children ended with it.
 
 use crate::interrupt::interrupted;
-use crate::table::files::create_folder;
 use anyhow::{Context, ensure};
+use results::table::files::create_folder;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -3,12 +3,12 @@
 
 use super::execute::Executor;
 use super::sink::{ExecuteError, Sink};
-use crate::table::{Row, Run};
 use common::device::Staged;
 use common::evidence::count;
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, claims_problem};
+use results::table::{Row, Run};
 use std::collections::HashMap;
 
 impl Executor<'_> {
@@ -36,13 +36,14 @@ impl Executor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::View;
-    use crate::judge::claims::claims;
-    use crate::measure::builds::builds;
-    use crate::table::{Claim, Kind, ProblemPlace, Relation, StageMeta, Subject};
-    use crate::{stages, testing};
+    use crate::stages;
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
+    use results::builds::builds;
+    use results::judge::View;
+    use results::judge::claims::claims;
+    use results::table::{Claim, Kind, ProblemPlace, Relation, StageMeta, Subject};
+    use results::testing;
 
     #[test]
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {

@@ -1,10 +1,10 @@
 //! How long a run will take, by the last one like it on this machine.
 
-use crate::table::files::write_atomically;
-use crate::table::session::Tier;
-use crate::table::{Run, Source};
 use common::device::BackendKind;
 use common::timing::{Regime, sustained};
+use results::table::files::write_atomically;
+use results::table::session::Tier;
+use results::table::{Run, Source};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
@@ -129,7 +129,7 @@ impl Took {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario;
+    use results::testing::scenario;
 
     fn planned(cases: usize, timings: usize) -> Planned {
         Planned { cases, timings }

@@ -1,11 +1,11 @@
 //! Real tensors: a safetensors file with `q`, `k`, `v`, and optionally `out` and scales.
 
 use crate::measure::plan::GivenTensors;
-use crate::table::files::name_of;
 use anyhow::{Context, bail, ensure};
 use common::format::Format;
 use common::inputs::{InputError, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
+use results::table::files::name_of;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype as StoredDtype, SafeTensors};
 use std::path::Path;

@@ -5,10 +5,10 @@ mod memory;
 use self::memory::{Available, System};
 use super::machine::processors;
 use super::plan::{Mode, PlannedCase};
-use crate::table::ProblemPlace;
 use anyhow::{Context, ensure};
 use common::device::emulated::FAR_APART_BYTES;
 use common::problem::Problem;
+use results::table::ProblemPlace;
 use std::error::Error;
 use std::thread;
 

@@ -1,10 +1,8 @@
 //! The machine, the source and the time of a run.
 
-use crate::judge::list::joined;
-use crate::table::session::{Git, Gpu, Machine};
-use anyhow::Context;
 use common::device::cuda::DeviceInfo;
-use std::path::{Path, PathBuf};
+use results::judge::list::joined;
+use results::table::session::{Git, Gpu, Machine};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub fn git() -> Git {
@@ -22,35 +20,6 @@ pub fn git() -> Git {
                 .to_string(),
         },
     }
-}
-
-/// Returns the workspace, where COMPARE.md and results/ are: the one around the current folder,
-/// else the one that `cargo run` names; none for a binary that was copied elsewhere.
-pub fn workspace() -> Option<PathBuf> {
-    let named = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let starts = [std::env::current_dir().ok(), named];
-    starts
-        .iter()
-        .flatten()
-        .flat_map(|start| start.ancestors())
-        .find(|root| is_workspace(root))
-        .map(Path::to_path_buf)
-}
-
-/// Returns the folder of the committed tables; without a workspace one that does not exist.
-pub fn results() -> PathBuf {
-    workspace().unwrap_or_default().join("results")
-}
-
-/// Returns the workspace, or an error that names what to do instead.
-pub fn root(instead: &str) -> anyhow::Result<PathBuf> {
-    workspace().with_context(|| {
-        format!("the current folder is not inside the workspace; go there, or {instead}")
-    })
-}
-
-fn is_workspace(root: &Path) -> bool {
-    root.join("Cargo.toml").is_file() && root.join("compare/src/stages.rs").is_file()
 }
 
 pub fn processors() -> usize {
@@ -131,12 +100,6 @@ mod tests {
         assert_eq!(compact(951_827_696), "20000229T123456Z");
         assert_eq!(compact(1_767_225_599), "20251231T235959Z");
         assert_eq!(compact(1_767_225_600), "20260101T000000Z");
-    }
-
-    #[test]
-    fn the_workspace_is_found_from_a_folder_within() {
-        let root = workspace().expect("tests run inside the workspace");
-        assert!(is_workspace(&root) && !is_workspace(&root.join("compare")));
     }
 
     #[test]

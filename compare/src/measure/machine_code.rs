@@ -1,8 +1,8 @@
 //! Machine code as evidence: the output of `cuobjdump -sass` by function, and what its main loop
 //! consists of. Pure.
 
-use crate::table::StageMeta;
 use common::metric::Metric;
+use results::table::StageMeta;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -193,9 +193,9 @@ pub fn complete(stage: &mut StageMeta, listing: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::session::BuiltKernel;
-    use crate::table::{Row, Source};
     use common::resources::PtxasEntry;
+    use results::table::session::BuiltKernel;
+    use results::table::{Row, Source};
 
     /// A listing of cuobjdump, shortened: two architectures; a peeled loop, the steady loop with a
     /// slow path inside that loops itself, a wait out of line, and padding.
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn instances_are_found_by_their_symbols() {
-        let mut stage = crate::testing::ladder().remove(0);
+        let mut stage = results::testing::ladder().remove(0);
         let kernel = &mut stage.variants[0].kernels[0];
         kernel.facts.symbol = "tile".into();
         let ptxas = PtxasEntry {

@@ -1,6 +1,5 @@
 //! Everything that measures, and the rows that it appends.
 
-pub mod builds;
 pub mod count;
 pub mod estimate;
 pub mod execute;

@@ -1,11 +1,7 @@
 //! Plans a run: tier and flags in, a list of cases and timings out. Pure.
 
-use crate::judge::claims::comparisons;
-use crate::judge::draw;
-use crate::judge::list::{distinct, grouped, joined};
+use crate::choice::draw;
 use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
-use crate::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
-use crate::table::{CasePlace, ProblemPlace, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;
@@ -16,6 +12,10 @@ use common::problem::{
 };
 use common::resources::KernelFacts;
 use common::suppression;
+use results::judge::claims::comparisons;
+use results::judge::list::{distinct, grouped, joined};
+use results::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
+use results::table::{CasePlace, ProblemPlace, StageMeta, Subject, VariantMeta};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 

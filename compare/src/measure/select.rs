@@ -1,11 +1,11 @@
 //! Resolves names on the command line to stages, variants, shapes and families; an unknown name is
 //! answered with the nearest known one.
 
-use crate::table::Subject;
-use crate::table::session::{StageMeta, VariantMeta};
 use clap::Args;
 use common::inputs::Family;
 use common::problem::{self, Dtype, Mask, Problem, ProblemError, SHAPES, Shape};
+use results::table::Subject;
+use results::table::session::{StageMeta, VariantMeta};
 use std::str::FromStr;
 
 /// The stages and variants that a command works on.
@@ -255,10 +255,12 @@ pub fn at_least_one<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, S
 mod tests {
     use super::*;
     use crate::cli::Cli;
-    use crate::judge::list::joined;
-    use crate::table::ProblemPlace;
-    use crate::testing::ladder;
+    use crate::stages::Ladder;
     use clap::Parser;
+    use results::judge::list::joined;
+    use results::table::ProblemPlace;
+    use results::table::session::by_id;
+    use results::testing::ladder;
 
     /// The variants that these flags choose, or why they choose none.
     fn picked(flags: &[&str]) -> Result<String, String> {
@@ -268,6 +270,58 @@ mod tests {
             Ok(picked) => Ok(joined(subjects(&picked), ", ")),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    #[test]
+    fn a_limited_ladder_is_without_what_the_device_refuses_and_says_so() {
+        let mut ladder = Ladder::without_gpu("as if there were none").unwrap();
+        let whole = ladder.builds().unwrap();
+        assert!(whole.iter().all(|stage| stage.refused.is_empty()));
+        ladder.limit("sm_89".parse().ok()).unwrap();
+        let limited = ladder.builds().unwrap();
+        let fits = |variant: &&VariantMeta| {
+            let mut kernels = variant.kernels.iter();
+            kernels.all(|kernel| kernel.facts.dynamic_shared_bytes <= 99 << 10)
+        };
+        let mut gone = None;
+        for (whole, stage) in whole.iter().zip(&limited) {
+            let is_of_hopper = stage.variants.is_empty();
+            assert!(stage.variants.iter().all(|of| fits(&of)), "{}", stage.id);
+            let unfit = whole.variants.iter().filter(|of| is_of_hopper || !fits(of));
+            let names = stage.refused.iter().map(|(variant, _)| variant);
+            assert!(names.eq(unfit.map(|of| &of.name)), "{:?}", stage.refused);
+            let reason = if is_of_hopper {
+                " d64 needs sm_90a, "
+            } else {
+                " shared memory"
+            };
+            let mut refused = stage.refused.iter();
+            assert!(
+                refused.all(|(_, why)| why.contains(reason)),
+                "{:?}",
+                stage.refused
+            );
+            gone = gone.or(stage.refused.first());
+            // What the evidence claims compare is there on both sides.
+            for claim in stage.claims.iter().filter(|_| !is_of_hopper) {
+                assert!(stage.default_of(&claim.family).is_some(), "{claim}");
+                if let Some(base) = claim.relation.base() {
+                    let base_stage = by_id(&limited, base.stage).expect("it is a stage");
+                    assert!(base_stage.default_of(base.family).is_some(), "{base}");
+                }
+            }
+        }
+        let (gone, _) = gone.expect("some do not fit");
+        let chosen = Chosen {
+            variants: vec![gone.clone()],
+            ..Chosen::default()
+        };
+        let error = chosen
+            .pick(&limited)
+            .expect_err("it is refused")
+            .to_string();
+        let says = format!("the device cannot run {gone}: f16 d64 needs ");
+        assert!(error.starts_with(&says), "{error}");
     }
 
     #[test]

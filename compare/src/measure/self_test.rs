@@ -3,13 +3,13 @@
 //! from there.
 
 use super::sink::{ExecuteError, Sink};
-use crate::table::files::{entries, read, write_atomically};
-use crate::table::{Row, Run};
 use common::faults;
 use common::limits::DeviceLimits;
 use common::stage::LoadedStage;
 use common::suppression::{Presets, Suppressed, suppress_each};
 use common::verdict::Verdict;
+use results::table::files::{entries, read, write_atomically};
+use results::table::{Row, Run};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -147,10 +147,10 @@ fn key(mut program: impl Read, device: Option<DeviceLimits>) -> io::Result<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::state::{Tally, tally};
     use crate::stages;
-    use crate::testing::emulated;
-    use crate::testing::scenario::row;
+    use results::judge::state::{Tally, tally};
+    use results::testing::emulated;
+    use results::testing::scenario::row;
 
     fn kept(folder: &Path, program: &str, device: Option<&str>) -> Kept {
         let device = device.map(|device| device.parse().unwrap());

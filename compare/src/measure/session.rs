@@ -1,13 +1,13 @@
 //! What is common to all rows of a run.
 
-use super::builds::device_compiler;
 use super::machine;
 use super::plan::{Mode, Plan};
-use crate::table::session::{DeviceCompiler, Machine, Progress};
-use crate::table::{Row, Run, Session, StageMeta};
 use common::device::BackendKind;
 use common::stage::LoadedStage;
 use common::verdict::GateId;
+use results::builds::device_compiler;
+use results::table::session::{DeviceCompiler, Machine, Progress};
+use results::table::{Row, Run, Session, StageMeta};
 use std::collections::BTreeMap;
 
 /// A new run for `plan`, with what was built and nothing measured yet.
@@ -163,8 +163,8 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use crate::measure::plan::plan;
-    use crate::testing::ladder;
     use clap::Parser;
+    use results::testing::ladder;
 
     #[test]
     fn hazards_are_found_by_the_emulator_where_a_traced_problem_is_in_the_plan() {

@@ -1,8 +1,8 @@
 //! The receiver of results as they come, and the reasons why measuring may end early.
 
-use crate::table::{Run, StoreError};
 use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
+use results::table::{Run, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {

@@ -1,11 +1,11 @@
 //! Summarises the cases of each variant in one row.
 
 use super::plan::PlannedCase;
-use crate::judge::state::rank;
-use crate::table::{Judged, Kind, Row, Run, Subject};
 use common::gate;
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
+use results::judge::state::rank;
+use results::table::{Judged, Kind, Row, Run, Subject};
 use std::collections::{BTreeMap, HashMap};
 
 /// Updates the summary row of each variant from its cases, and from the self-test if that found it
@@ -151,15 +151,15 @@ fn count_cases(verdicts: &[CaseVerdict<'_>], verdict: Verdict) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::list::joined;
     use crate::measure::plan::Mode;
-    use crate::table::Place;
-    use crate::testing::scenario::row;
-    use crate::testing::{self, CPASYNC, SCALAR, WMMA};
     use common::check;
     use common::device::BackendKind;
     use common::inputs::Family;
     use common::problem::{Dtype, claims_problem};
+    use results::judge::list::joined;
+    use results::table::Place;
+    use results::testing::scenario::row;
+    use results::testing::{self, CPASYNC, SCALAR, WMMA};
 
     /// Rows of cases of seed 0, 1, …, or of what a self-test found.
     fn rows(cases: &[&str]) -> Vec<Row> {

@@ -2,8 +2,8 @@
 
 use super::words::{short_name, standing};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
-use crate::judge::claims::Claimed;
-use crate::judge::diff::Difference;
+use results::judge::claims::Claimed;
+use results::judge::diff::Difference;
 
 /// Blocks below a title.
 pub struct Titled {

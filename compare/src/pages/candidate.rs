@@ -3,12 +3,12 @@
 use super::blocks::{Titled, bullets, sections, table_block};
 use super::cells::{figure_cell, noted, or_dash, ratio_cell, text};
 use crate::document::{Block, Cell, Table, TableRow, row};
-use crate::judge::candidate::Candidate;
-use crate::judge::list::count;
-use crate::judge::peers::{DEFAULT, fastest, score};
-use crate::table::{self, Row};
 use common::metric::Metric;
 use common::verdict::Verdict;
+use results::judge::candidate::Candidate;
+use results::judge::list::count;
+use results::judge::peers::{DEFAULT, fastest, score};
+use results::table::{self, Row};
 
 pub fn document(candidate: &Candidate) -> Vec<Block> {
     let mut blocks = bullets(candidate.failures());
@@ -106,7 +106,7 @@ fn conclusion(candidate: &Candidate) -> String {
 mod tests {
     use super::*;
     use crate::document::markdown;
-    use crate::testing::scenario::{candidate, row};
+    use results::testing::scenario::{candidate, row};
 
     /// The fastest peer is wrong: it has no pair, and is no rival.
     #[test]

@@ -2,10 +2,10 @@
 
 use super::words::{gate_word, short_name};
 use crate::document::{Cell, TableRow, row};
-use crate::judge::claims::Claimed;
-use crate::table::{Figure, Judged, Row};
 use common::metric::{Metric, Unit};
 use common::verdict::{GateId, Verdict};
+use results::judge::claims::Claimed;
+use results::table::{Figure, Judged, Row};
 use std::fmt::Display;
 
 pub fn text(content: impl Display) -> Cell {

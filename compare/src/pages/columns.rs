@@ -1,7 +1,7 @@
 //! Figures of one kind share a column.
 
-use crate::table::Row;
 use common::metric::Metric;
+use results::table::Row;
 
 /// The column of a figure.
 #[derive(Clone, Copy)]
@@ -94,7 +94,7 @@ pub fn main_loop(row: &Row) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario::row;
+    use results::testing::scenario::row;
 
     #[test]
     fn a_main_loop_is_its_classes_that_occur() {

@@ -5,12 +5,12 @@ use super::blocks::table_block;
 use super::cells::{decimals, or_dash};
 use super::words::state_with_gates;
 use crate::document::{Block, Cell, Table, TableRow, row};
-use crate::judge::blocks;
-use crate::judge::state::State;
-use crate::judge::verdict::Report;
-use crate::table::{Kind, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::verdict::Verdict;
+use results::judge::blocks;
+use results::judge::state::State;
+use results::judge::verdict::Report;
+use results::table::{Kind, Row, StageMeta, Subject};
 
 /// A figure of the table, which is a sum of counters.
 struct Count {
@@ -249,8 +249,8 @@ fn compact(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::document::terminal::terminal;
-    use crate::judge::{View, verdict};
-    use crate::testing::scenario;
+    use results::judge::{View, verdict};
+    use results::testing::scenario;
 
     fn page(words: &str) -> String {
         let run = scenario::run(words);

@@ -6,10 +6,10 @@ mod moved;
 
 use super::blocks::{Titled, bullets, changes_table, first_bullets, first_items, sections};
 use crate::document::Block;
-use crate::judge::diff::{self, Change, Difference, Group, What};
-use crate::judge::list::{count, distinct};
-use crate::judge::verdict::Overall;
 use moved::Line;
+use results::judge::diff::{self, Change, Difference, Group, What};
+use results::judge::list::{count, distinct};
+use results::judge::verdict::Overall;
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
 const MAX_GATES: usize = 12;

@@ -1,13 +1,13 @@
 //! The files of a report on a run, and the pages of the workspace.
 
 use super::{figure, generated, report};
+use crate::choice::{self, Library};
 use crate::document;
-use crate::judge::View;
-use crate::judge::choice::{self, Library};
-use crate::judge::verdict::{self, Report};
-use crate::table::files::write_atomically;
-use crate::table::{Results, StageMeta, StoreError, Table};
 use anyhow::Context;
+use results::judge::View;
+use results::judge::verdict::{self, Report};
+use results::table::files::write_atomically;
+use results::table::{Results, StageMeta, StoreError, Table};
 use std::path::{Path, PathBuf};
 
 /// A file and the text that it should have.
@@ -146,7 +146,7 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{US, emulated, scenario, timed};
+    use results::testing::{US, emulated, scenario, timed};
 
     #[test]
     fn the_workspace_has_the_report_of_a_whole_run_on_a_gpu_alone() {

@@ -7,11 +7,11 @@ use super::words::standing;
 use super::{ladder, metrics};
 use crate::document::markdown::markdown;
 use crate::document::{Block, Cell, Table, TableRow, row};
-use crate::judge::claims::Claimed;
-use crate::judge::list::distinct;
-use crate::judge::verdict::Report;
-use crate::table::{Relation, Row, StageMeta};
 use common::metric::Metric;
+use results::judge::claims::Claimed;
+use results::judge::list::distinct;
+use results::judge::verdict::Report;
+use results::table::{Relation, Row, StageMeta};
 use std::path::Path;
 
 const BEGIN: &str = "<!-- generated: ";
@@ -237,8 +237,8 @@ fn claim_row(claimed: &Claimed) -> Option<TableRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{View, verdict};
-    use crate::testing::{US, timed};
+    use results::judge::{View, verdict};
+    use results::testing::{US, timed};
 
     fn in_brackets(what: &str) -> Result<String, TemplateError> {
         Ok(format!("<{what}>\n"))

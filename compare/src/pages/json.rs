@@ -1,15 +1,15 @@
 //! The output of `--json`: an object for programs, with the words and figures of the page.
 //! docs/rows.md names every field.
 
-use crate::judge::candidate;
-use crate::judge::claims::Claimed;
-use crate::judge::diff::{self, Change, Difference, Group, Kernel, Moved, What};
-use crate::judge::state::State;
-use crate::judge::verdict::{Overall, Report};
 use crate::pages;
-use crate::table::{Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict as Judgement};
+use results::judge::candidate;
+use results::judge::claims::Claimed;
+use results::judge::diff::{self, Change, Difference, Group, Kernel, Moved, What};
+use results::judge::state::State;
+use results::judge::verdict::{Overall, Report};
+use results::table::{Place, Row, Source, Subject};
 use serde::Serialize;
 use std::path::Path;
 

@@ -12,17 +12,17 @@ use super::blocks::{Titled, sections, table_block};
 use super::cells::{or_dash, or_empty, three_digits, us_cell};
 use super::words::state_with_gates;
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
-use crate::judge::View;
-use crate::judge::best::{self, Latency, p50};
-use crate::judge::gaps;
-use crate::judge::list::{distinct, grouped};
-use crate::judge::peers::{self, Problem};
-use crate::judge::state::State;
-use crate::judge::verdict::Report;
-use crate::table::{ProblemPlace, Role, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Kind, Mask};
 use common::timing::Regime;
+use results::judge::View;
+use results::judge::best::{self, Latency, p50};
+use results::judge::gaps;
+use results::judge::list::{distinct, grouped};
+use results::judge::peers::{self, Problem};
+use results::judge::state::State;
+use results::judge::verdict::Report;
+use results::table::{ProblemPlace, Role, Row, Source, StageMeta, Subject};
 
 /// The problem of the second half of the main path: a grid that fills any GPU.
 const LARGE: &str = "big";
@@ -558,8 +558,8 @@ fn ran<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Subject> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Kind;
-    use crate::testing::scenario;
+    use results::table::Kind;
+    use results::testing::scenario;
 
     #[test]
     fn a_rate_of_e4m3_is_no_share_of_a_product_of_16_bit_types() {

@@ -2,11 +2,11 @@
 
 use super::cells::{or_dash, text};
 use crate::document::{Table, TableRow, row};
-use crate::judge::claims::NCU_TOLERANCE;
 use common::gate;
 use common::metric::{Metric, Threshold, Unit};
 use common::timing::claim::NOISE_LIMIT;
 use common::verdict::GateId;
+use results::judge::claims::NCU_TOLERANCE;
 
 pub fn metrics() -> Table {
     Table::of(Metric::ALL.iter().map(metric_row))

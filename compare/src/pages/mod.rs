@@ -1,4 +1,4 @@
-//! The pages that people read: each is composed here from the answers of [`crate::judge`], as
+//! The pages that people read: each is composed here from the answers of [`results::judge`], as
 //! blocks for every format.
 
 mod blocks;

@@ -1,10 +1,10 @@
 //! `compare show` alone: the names that other commands take.
 
 use crate::document::Block;
-use crate::judge::list::joined;
-use crate::table::StageMeta;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, NamedShape, SHAPES};
+use results::judge::list::joined;
+use results::table::StageMeta;
 
 pub fn document(stages: &[StageMeta]) -> Vec<Block> {
     let shapes = SHAPES

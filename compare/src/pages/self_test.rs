@@ -3,9 +3,9 @@
 use super::blocks::table_block;
 use super::cells::row_cells;
 use crate::document::{Block, Table};
-use crate::judge::state::{Tally, tally};
-use crate::table::Row;
 use common::metric::Metric;
+use results::judge::state::{Tally, tally};
+use results::table::Row;
 
 /// Returns how many faults and mutants are killed or listed as redundant; `None` if nothing was
 /// tried.

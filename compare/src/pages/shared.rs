@@ -2,10 +2,10 @@
 
 use super::words::short_name;
 use crate::document::{Block, Cell, Table, TableRow, row};
-use crate::judge::list::{count, grouped as grouped_by};
-use crate::table::{StageMeta, Subject};
 use common::metric::grouped;
 use common::resources::{Multiprocessor, RESERVED_SHARED_BYTES, multiprocessor};
+use results::judge::list::{count, grouped as grouped_by};
+use results::table::{StageMeta, Subject};
 
 /// A compiled instance of a variant, and what its blocks hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,7 +133,7 @@ fn blocks(bytes: usize, sm: &Multiprocessor) -> usize {
 mod tests {
     use super::*;
     use crate::document::markdown::markdown;
-    use crate::testing::ladder;
+    use results::testing::ladder;
 
     fn layout(instance: &str, buffers: &[(&str, usize)], bytes: usize) -> Layout {
         let buffers = buffers.iter().map(|(name, bytes)| Buffer {

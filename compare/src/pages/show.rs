@@ -8,12 +8,12 @@ use super::cells::{or_dash, ratio_cell, us_cell};
 use super::words::short_name;
 use super::{ladder, report, self_test, shared};
 use crate::document::{Block, Table, TableRow, Text, row};
-use crate::judge::claims::Claimed;
-use crate::judge::targets::{Target, targets};
-use crate::judge::verdict::Report;
-use crate::table::{Session, Source};
 use clap::ValueEnum;
 use common::metric::Metric;
+use results::judge::claims::Claimed;
+use results::judge::targets::{Target, targets};
+use results::judge::verdict::Report;
+use results::table::{Session, Source};
 
 /// A part of a table or run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,10 +4,10 @@
 use super::blocks::table_block;
 use super::{counted, ladder, report};
 use crate::document::{Block, Text};
-use crate::judge::View;
-use crate::judge::claims::claims;
-use crate::judge::verdict::Report;
 use common::device::BackendKind;
+use results::judge::View;
+use results::judge::claims::claims;
+use results::judge::verdict::Report;
 
 /// Returns the line about a committed table, which the report of a run is not about: `the committed
 /// table of NVIDIA H200 (speed claims: 113 of 145 hold)`.
@@ -48,10 +48,10 @@ pub fn document(report: &Report<'_>, committed: Option<String>) -> Vec<Block> {
 mod tests {
     use super::*;
     use crate::document::terminal;
-    use crate::judge::verdict::{self, Exit, report_of_checks};
-    use crate::judge::{diff, state::State};
-    use crate::table::Table;
-    use crate::testing::scenario;
+    use results::judge::verdict::{self, Exit, report_of_checks};
+    use results::judge::{diff, state::State};
+    use results::table::Table;
+    use results::testing::scenario;
 
     fn page(words: &str) -> String {
         let run = scenario::run(words);

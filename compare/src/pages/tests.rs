@@ -7,20 +7,20 @@ use super::*;
 use crate::document::markdown::markdown;
 use crate::document::terminal::terminal;
 use crate::document::{Block, row};
-use crate::judge::View;
-use crate::judge::diff;
-use crate::judge::verdict::{self, Report, of_differences};
-use crate::table::session::Progress;
-use crate::table::{
-    self, Figure, Kind, Place, ProblemPlace, Role, Row, Run, Source, StageMeta, Subject,
-};
-use crate::testing::scenario;
-use crate::testing::{CPASYNC, WMMA, table};
 use clap::ValueEnum;
 use common::claim::Where;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, SHAPES};
 use common::verdict::{GateId, GateResult};
+use results::judge::View;
+use results::judge::diff;
+use results::judge::verdict::{self, Report, of_differences};
+use results::table::session::Progress;
+use results::table::{
+    self, Figure, Kind, Place, ProblemPlace, Role, Row, Run, Source, StageMeta, Subject,
+};
+use results::testing::scenario;
+use results::testing::{CPASYNC, WMMA, table};
 
 /// Returns the literal run, 1.5x over a peer on mission and 0.8x on long, with these changes.
 /// Kernels of one machine code are the same, so that none has any.
@@ -44,7 +44,7 @@ fn report_on(run: &Run) -> Report<'_> {
 }
 
 fn committed() -> (Vec<StageMeta>, table::Table) {
-    let results = crate::testing::results();
+    let results = results::testing::results();
     let stages = crate::stages::builds().unwrap();
     let table = results.of_gpu(results.main(&stages).unwrap());
     (stages, table)

@@ -1,10 +1,10 @@
 //! The words of pages: for states, verdicts, claims and names.
 
-use crate::judge::claims::Claimed;
-use crate::judge::state::State;
-use crate::table::Subject;
-use crate::table::session::Git;
 use common::verdict::{GateId, Verdict};
+use results::judge::claims::Claimed;
+use results::judge::state::State;
+use results::table::Subject;
+use results::table::session::Git;
 
 /// The words for states of variants, in the order of a summary.
 pub const STATES: [&str; 5] = ["fail", "pass", "stale", "not measured", "not run"];

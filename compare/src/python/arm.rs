@@ -1,9 +1,9 @@
 //! Programs that are timed in turn, of this process and of a Python.
 
-use crate::table::Subject;
 use common::device::cuda::{self, CudaError};
 use common::reference::Probability;
 use common::timing::sustained::Sustained;
+use results::table::Subject;
 
 /// A program that is timed on one problem.
 pub(super) struct Arm<'a> {

@@ -7,11 +7,11 @@ pub mod pair;
 pub mod session;
 mod turns;
 
-use crate::judge::list::joined;
-use crate::measure::machine;
 use anyhow::ensure;
 use common::device::cuda::CudaDevice;
 use common::timing::Plan;
+use results::judge::list::joined;
+use results::workspace;
 use session::{Hello, Python};
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of
@@ -36,7 +36,7 @@ pub fn program(named: Option<&str>) -> String {
     {
         return name;
     }
-    if let Some(root) = machine::workspace() {
+    if let Some(root) = workspace::find() {
         let installed = root.join(".python/bin/python");
         if installed.is_file() {
             return installed.display().to_string();

@@ -1,11 +1,11 @@
 //! From interleaved samples to figures, ratios and verdicts. Pure.
 
-use crate::table::{Kind, ProblemPlace, Row, Subject};
 use common::metric::Metric;
 use common::timing::stats::{SampleError, Summary};
 use common::timing::sustained::Sustained;
 use common::timing::{Comparison, SpeedOfLight, claim};
 use common::verdict::{GateResult, Verdict};
+use results::table::{Kind, ProblemPlace, Row, Subject};
 use std::ops::Range;
 
 /// The most passes of rounds, while it is undecided who is faster.

@@ -2,9 +2,9 @@
 
 use crate::instrument::process;
 use crate::interrupt::is_interrupted;
-use crate::judge::list::joined;
-use crate::table::Row;
 use common::problem::Dtype;
+use results::judge::list::joined;
+use results::table::Row;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@
 use crate::cli::Cli;
 use crate::measure::select::{self, Chosen};
 use crate::stages;
-use crate::table::StageMeta;
 use clap::Parser;
+use results::table::StageMeta;
 use std::path::{Path, PathBuf};
 
 const COMPARE: &str = "cargo run -p compare";

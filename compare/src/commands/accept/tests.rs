@@ -1,9 +1,10 @@
 use super::*;
-use crate::judge::choice::Regret;
-use crate::table::{Row, Source, kernels};
-use crate::testing::scenario::{self, run};
-use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, drawn_run, mission, samples, table};
+use crate::choice::testing::{LARGE, drawn_run};
 use common::choice::Model;
+use results::judge::regret::Regret;
+use results::table::{Row, Source, kernels};
+use results::testing::scenario::{self, run};
+use results::testing::{CPASYNC, GPU, SCALAR, mission, samples, table};
 use std::path::Path;
 use tempfile::TempDir;
 

@@ -2,14 +2,14 @@
 //! revision.
 
 use crate::answer::NoData;
-use crate::table::digest::Texts;
-use crate::table::files::is_run;
-use crate::table::files::name_of;
-use crate::table::names;
-use crate::table::run::newest_run;
-use crate::table::{Results, Run, Session, StageMeta};
 use anyhow::{Context, anyhow, bail};
 use common::device::BackendKind;
+use results::table::digest::Texts;
+use results::table::files::is_run;
+use results::table::files::name_of;
+use results::table::names;
+use results::table::run::newest_run;
+use results::table::{Results, Run, Session, StageMeta};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 use super::*;
 use crate::document::markdown::markdown;
 use crate::testing::git::{self, run as git};
-use crate::testing::scenario;
-use crate::testing::{US, ladder, timed};
+use results::testing::scenario;
+use results::testing::{US, ladder, timed};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 

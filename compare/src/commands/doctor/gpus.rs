@@ -1,7 +1,7 @@
 //! The use of each GPU of the machine.
 
-use crate::judge::list::{count, grouped};
-use crate::table::StageMeta;
+use results::judge::list::{count, grouped};
+use results::table::StageMeta;
 
 /// A GPU, and the ladder as limited to what it can run.
 #[derive(Clone, Debug)]

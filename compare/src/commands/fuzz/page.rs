@@ -4,10 +4,10 @@ use super::search::{End, Failure, Finding, Found, Search, Tally, Trial, Tried};
 use crate::answer::Answer;
 use crate::document::terminal::terminal;
 use crate::document::{Block, Cell, Table, TableRow, row};
-use crate::judge::list::{count, joined};
-use crate::judge::verdict::Exit;
-use crate::table::Subject;
 use common::verdict::GateResult;
+use results::judge::list::{count, joined};
+use results::judge::verdict::Exit;
+use results::table::Subject;
 
 /// Reports on the case of `--case`.
 pub fn of_trial(trial: &Trial, tried: &Tried) -> Answer {

@@ -2,10 +2,10 @@
 //! judges a case, and what the time is, are its arguments.
 
 use crate::measure::sink::ExecuteError;
-use crate::table::Subject;
 use common::fuzz::{self, Answer, Case};
 use common::problem::Dtype;
 use common::verdict::{GateId, GateResult};
+use results::table::Subject;
 use std::fmt;
 use std::time::Duration;
 

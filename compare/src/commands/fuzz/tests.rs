@@ -1,10 +1,10 @@
 use super::search::{End, Failure, Finding, Found};
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::judge::verdict::Exit;
 use clap::Parser;
 use common::placement::Order;
 use common::verdict::{GateId, GateResult};
+use results::judge::verdict::Exit;
 use std::cell::Cell;
 
 const SWIZZLE: &str = "stage5-swizzle/swizzle-64x128-k2";

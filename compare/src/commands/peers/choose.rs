@@ -2,9 +2,9 @@
 
 use crate::measure::select::Problems;
 use crate::python::bench::Item;
-use crate::table::ProblemPlace;
-use crate::table::session::{Relation, StageMeta};
 use common::problem::{Dtype, Mask, Problem, SHAPES};
+use results::table::ProblemPlace;
+use results::table::session::{Relation, StageMeta};
 
 /// Returns the chosen problems: each shape under its usual masks, in f16, in other element types
 /// where stages claim something, and decode in all; where claims are judged also with inputs from

@@ -1,17 +1,12 @@
 use super::choose::items;
 use super::*;
 use crate::cli::Cli;
-use crate::judge::View;
-use crate::judge::list::distinct;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::python::bench::{Graphs, PeerOutputs, representative_variants};
 use crate::python::pair::{
     Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
 };
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
-use crate::table::StageMeta;
-use crate::table::{Claim, ProblemPlace, Run};
-use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, samples, timed};
 use clap::Parser;
 use common::format::Format;
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -20,6 +15,11 @@ use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, GateResult, Verdict};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use results::judge::View;
+use results::judge::list::distinct;
+use results::table::StageMeta;
+use results::table::{Claim, ProblemPlace, Run};
+use results::testing::{self, CPASYNC, ladder, of_e4m3_alone, samples, timed};
 use serde::de::IgnoredAny;
 use std::convert::Infallible;
 use std::os::unix::fs::PermissionsExt;

@@ -1,13 +1,7 @@
 use super::*;
-use crate::judge::list::joined;
-use crate::judge::state::NEEDED;
-use crate::measure::builds::builds;
 use crate::measure::plan::plan;
 use crate::measure::timer::Kernel;
-use crate::table::Place;
-use crate::table::Run;
-use crate::testing::{SCALAR, WMMA, samples};
-use crate::{stages, testing};
+use crate::stages;
 use clap::Parser;
 use common::check::{both_backends, check};
 use common::device::cuda::{DeviceInfo, InputPool, Ranked, RotatedOutput, Timed, TimedPair};
@@ -22,6 +16,13 @@ use common::timing::stats::Summary;
 use common::timing::sustained::{CHUNK, Chunk, Stand, Sustained, sustain_at_limit};
 use common::timing::{CacheState, Comparison, Measurement};
 use common::verdict::{GateId, Verdict};
+use results::builds::builds;
+use results::judge::list::joined;
+use results::judge::state::NEEDED;
+use results::table::Place;
+use results::table::Run;
+use results::testing;
+use results::testing::{SCALAR, WMMA, samples};
 use std::cell::RefCell;
 use std::rc::Rc;
 

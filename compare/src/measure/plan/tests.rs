@@ -1,13 +1,13 @@
 use super::*;
-use crate::table::{Claim, ProblemPlace};
-use crate::testing::scenario::each;
-use crate::testing::{instances, ladder, of_e4m3_alone};
 use common::faults::{Fault, model_lse, model_output};
 use common::gate::{Evidence, c8, numeric_gates};
 use common::inputs::Inputs;
 use common::reference::{Probability, reference};
 use common::verdict::GateResult;
 use rayon::prelude::*;
+use results::table::{Claim, ProblemPlace};
+use results::testing::scenario::each;
+use results::testing::{instances, ladder, of_e4m3_alone};
 
 use BackendKind::{Cuda, Emulated};
 

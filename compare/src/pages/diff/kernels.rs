@@ -2,10 +2,10 @@
 
 use super::{Comparison, moved, shown};
 use crate::document::Text;
-use crate::judge::diff::{Group, Kernel, KernelState};
-use crate::judge::list::{count, grouped, joined};
 use crate::pages::words::short_name;
-use crate::table::Subject;
+use results::judge::diff::{Group, Kernel, KernelState};
+use results::judge::list::{count, grouped, joined};
+use results::table::Subject;
 
 /// The most stages that are named, and the most variants of a stage of which only some are meant.
 const MAX_NAMES: usize = 4;

@@ -1,12 +1,12 @@
 //! Figures that moved, before → after: a row per kernel and place, and a column per kind of figure.
 
 use crate::document::{Cell, Table, Text, row};
-use crate::judge::diff::{Change, Difference, What};
-use crate::judge::list::{distinct, grouped};
 use crate::pages::columns::{Column, column};
 use crate::pages::words::short_name;
-use crate::table::Subject;
 use common::metric::{Better, Metric};
+use results::judge::diff::{Change, Difference, What};
+use results::judge::list::{distinct, grouped};
+use results::table::Subject;
 
 /// A row: all that moved of a kernel, at the places where it moved alike.
 pub struct Line {

@@ -1,11 +1,11 @@
 use super::kernels::{KernelInAll, changed_line, kernel_names};
 use super::*;
 use crate::document::markdown::markdown;
-use crate::judge::diff::KernelState;
-use crate::judge::verdict::of_differences;
-use crate::table::Subject;
-use crate::testing::ladder;
-use crate::testing::scenario::sides;
+use results::judge::diff::KernelState;
+use results::judge::verdict::of_differences;
+use results::table::Subject;
+use results::testing::ladder;
+use results::testing::scenario::sides;
 
 fn compared(line: &str) -> Comparison {
     let (base, new) = sides(line);

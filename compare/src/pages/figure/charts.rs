@@ -1,17 +1,17 @@
 //! The charts of the ladder and of the peers.
 
 use super::svg::{Chart, Line, Mark, Unit, picture};
-use crate::judge::best::p50;
-use crate::judge::list::{count, grouped};
-use crate::judge::peers;
-use crate::judge::verdict::Report;
 use crate::pages::cells::three_digits;
 use crate::pages::counted;
 use crate::pages::ladder::{self, alone, gain, kind, rate_of};
-use crate::table::{ProblemPlace, Role, StageMeta};
 use common::metric::Metric;
 use common::problem::{Dtype, Kind};
 use common::timing::Regime;
+use results::judge::best::p50;
+use results::judge::list::{count, grouped};
+use results::judge::peers;
+use results::judge::verdict::Report;
+use results::table::{ProblemPlace, Role, StageMeta};
 
 /// Returns the main path at its two problems, and the gain of each branch at its own.
 pub fn ladder(report: &Report<'_>) -> String {

@@ -1,10 +1,10 @@
 use super::charts::{ladder_charts, peers_chart};
 use super::svg::{Anchor, Label, WIDTH};
 use super::*;
-use crate::judge::verdict::Report;
-use crate::judge::{View, verdict};
-use crate::table::Run;
-use crate::testing::{US, timed};
+use results::judge::verdict::Report;
+use results::judge::{View, verdict};
+use results::table::Run;
+use results::testing::{US, timed};
 
 /// No character of DejaVu Sans at 12 pixels is wider on average over a label of ours.
 const CHARACTER: f64 = 7.7;
@@ -76,7 +76,7 @@ impl Span {
 
 #[test]
 fn no_text_reaches_into_another_or_out_of_the_picture() {
-    let results = crate::testing::results();
+    let results = results::testing::results();
     let stages = crate::stages::builds().unwrap();
     let table = results.of_gpu(results.main(&stages).unwrap());
     let report = verdict::report(View::committed(&stages, &table));

@@ -1,6 +1,6 @@
 use super::*;
-use crate::judge::verdict;
-use crate::testing::{ladder, scenario};
+use results::judge::verdict;
+use results::testing::{ladder, scenario};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ fn diff(line: &str) -> Value {
 
 fn run(words: &str) -> Value {
     let run = scenario::run(words);
-    let report = verdict::report(crate::judge::View::alone(&run));
+    let report = verdict::report(results::judge::View::alone(&run));
     value(&Run::new(
         &report,
         &report.overall(),

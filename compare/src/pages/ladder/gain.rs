@@ -2,12 +2,12 @@
 
 use super::short;
 use crate::document::Cell;
-use crate::judge::claims::{self, Claimed};
-use crate::judge::verdict::Report;
 use crate::pages::cells::short_ratio;
-use crate::table::{ProblemPlace, Relation, Role, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::verdict::Verdict;
+use results::judge::claims::{self, Claimed};
+use results::judge::verdict::Report;
+use results::table::{ProblemPlace, Relation, Role, Row, StageMeta, Subject};
 
 /// The gain of a stage on a problem, and its claim there.
 pub struct Gain<'a> {

@@ -1,11 +1,11 @@
 //! How often our fastest variant is faster than the fastest peer.
 
-use crate::judge::View;
-use crate::judge::peers;
 use crate::pages::cells::short_ratio;
-use crate::table::{Figure, ProblemPlace, Row};
 use common::metric::Metric;
 use common::timing::Change;
+use results::judge::View;
+use results::judge::peers;
+use results::table::{Figure, ProblemPlace, Row};
 
 /// The most problems that are named.
 const MAX_NAMED: usize = 6;

@@ -2,12 +2,12 @@
 
 use super::Show;
 use crate::document::{Block, Table, TableRow, row};
-use crate::judge::state::{State, summary};
 use crate::pages::blocks::table_block;
 use crate::pages::cells::figure_cells;
 use crate::pages::words::{short_name, state_with_gates};
-use crate::table::{Row, Subject};
 use common::metric::Metric;
+use results::judge::state::{State, summary};
+use results::table::{Row, Subject};
 
 /// The figures that are shown beside a state. A largest error alone says little: inputs of the
 /// family wide-range have outputs of 1e10.

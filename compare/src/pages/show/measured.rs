@@ -2,14 +2,14 @@
 
 use super::Show;
 use crate::document::{Block, Cell, Table, TableRow, row};
-use crate::judge::best;
-use crate::judge::blocks;
-use crate::judge::list::{distinct, grouped};
 use crate::pages::blocks::{bullets, table_block};
 use crate::pages::cells::{or_dash, row_cells};
 use crate::pages::columns::main_loop;
-use crate::table::{Row, Source};
 use common::metric::Metric;
+use results::judge::best;
+use results::judge::blocks;
+use results::judge::list::{distinct, grouped};
+use results::table::{Row, Source};
 
 impl Show<'_> {
     /// Returns the figures of these sources, place by place, the fastest first; of kernels, where

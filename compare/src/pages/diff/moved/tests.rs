@@ -1,10 +1,10 @@
 use super::*;
 use crate::document::Block;
 use crate::document::markdown::markdown;
-use crate::judge::diff::{Group, compare};
-use crate::testing::ladder;
-use crate::testing::scenario::sides;
 use common::metric::Threshold;
+use results::judge::diff::{Group, compare};
+use results::testing::ladder;
+use results::testing::scenario::sides;
 use std::collections::BTreeSet;
 
 /// Returns the table of one group of differences.

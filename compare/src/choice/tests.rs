@@ -2,19 +2,19 @@ use super::cover::*;
 use super::equations::*;
 use super::fit::Fitted;
 use super::least_squares::{dot, least_squares};
+use super::testing::{LARGE, PLANTED, SMALL, SWIZZLE, drawn_on, drawn_run};
 use super::*;
-use crate::judge::best::p50;
 use crate::stages;
-use crate::table::{Kind, Run, session};
-use crate::testing::scenario::row;
-use crate::testing::{
-    LARGE, PLANTED, SMALL, SWIZZLE, checked, drawn_on, drawn_run, samples as timing_samples, table,
-};
 use common::choice::{Cost, TERMS, modelled, terms};
 use common::device::BackendKind;
 use common::problem::{Dtype, Mask};
 use common::timing::stats::percentile;
 use common::verdict::{GateId, GateResult};
+use results::judge::best::p50;
+use results::judge::regret::Regret;
+use results::table::{Kind, Run, session};
+use results::testing::scenario::row;
+use results::testing::{checked, samples as timing_samples, table};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 

@@ -38,6 +38,11 @@ impl Table {
         self.rows.get(key)
     }
 
+    /// Returns the row of a key, which a test changes.
+    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Row> {
+        self.rows.get_mut(key)
+    }
+
     pub fn row(&self, subject: &Subject, kind: Kind) -> Option<&Row> {
         self.get(&Key {
             subject: subject.clone(),

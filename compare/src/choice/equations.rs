@@ -2,15 +2,15 @@
 //! instance.
 
 use super::{fold_of, gpu_of, launch, loaded, random_times};
-use crate::judge::View;
-use crate::judge::best::{p50, shown};
-use crate::judge::list::grouped;
-use crate::table::{self, Row, Subject};
 use common::choice::{TERMS, modelled, terms};
 use common::metric::Metric;
 use common::problem::{Dtype, Problem};
 use common::resources::multiprocessor;
 use common::stage::{Kernel, LoadedStage};
+use results::judge::View;
+use results::judge::best::{p50, shown};
+use results::judge::list::grouped;
+use results::table::{self, Row, Subject};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A variant, with the element type and head size of its coefficients.

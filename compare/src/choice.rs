@@ -2,21 +2,24 @@
 //! the regret of a choice.
 
 mod cover;
+pub mod draw;
 mod equations;
 mod fit;
 mod least_squares;
 mod regret;
+#[cfg(test)]
+pub mod testing;
 
 pub use fit::fit;
-pub use regret::{Regret, regret, unseen_regret};
+pub use regret::{regret, unseen_regret};
 
-use super::View;
-use super::peers;
-use crate::table::{ProblemPlace, Row, Session, Subject, Table};
 use common::choice::{Choice, Chooser, Gpu, Model, Wanted};
 use common::metric::Metric;
 use common::problem::Problem;
 use common::stage::{LoadedStage, Prepared};
+use results::judge::View;
+use results::judge::peers;
+use results::table::{ProblemPlace, Row, Session, Subject, Table};
 use std::collections::BTreeMap;
 
 /// The number of parts that random problems are divided into: a choice is judged on each part by a
@@ -51,7 +54,7 @@ fn fold_of(row: &Row) -> Option<usize> {
 
 /// Returns the GPU of the view's newest session on one, as the model describes it.
 pub fn gpu_of(view: &View<'_>) -> Option<Gpu> {
-    use crate::table::session::Gpu::Present;
+    use results::table::session::Gpu::Present;
     let Present {
         name,
         arch,

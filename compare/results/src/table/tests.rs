@@ -15,12 +15,6 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-impl Table {
-    pub fn get_mut(&mut self, key: &Key) -> Option<&mut Row> {
-        self.rows.get_mut(key)
-    }
-}
-
 fn lines(of: impl IntoIterator<Item = String>) -> String {
     Vec::from_iter(of).join("\n")
 }
@@ -597,7 +591,7 @@ fn the_newest_finished_run_is_found() {
 /// Reading a row that has no kind fails, so that every committed row has exactly one.
 #[test]
 fn every_committed_row_has_a_kind_and_every_table_keeps_its_bytes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
     let results = results();
     let files = results.files();
     assert_eq!(files.len(), 5 * 3, "five files of each table");

@@ -1,15 +1,9 @@
-//! The regret of a choice: its time over that of the fastest variant of all stages, whether or not
-//! the library has it.
+//! The regret of the library's choice: its time over that of the fastest variant of all stages,
+//! whether or not the library has it.
 
-use super::fit::fit;
-use super::{FOLDS, chosen, fold_of, gpu_of, judged_times};
-use crate::judge::View;
-use crate::judge::best::p50;
-use crate::judge::list::grouped;
-use crate::table::{Kind, ProblemPlace, Row, Table};
-use common::choice::{Chooser, Model};
+use super::View;
+use crate::table::{Kind, Row, Table};
 use common::metric::Metric;
-use common::stage::LoadedStage;
 use std::fmt;
 
 /// The most that the choice may cost on average.
@@ -63,6 +57,7 @@ impl Regret {
         format!("{:.3}x", self.worst)
     }
 
+    /// Returns the row that keeps it.
     pub fn row(&self) -> Row {
         Row::new(LIBRARY, Kind::Regret)
             .figure(Metric::RegretMean, self.mean)
@@ -83,7 +78,6 @@ impl Regret {
     }
 
     /// Returns the regret that the table has.
-    #[cfg(test)]
     pub fn of_table(table: &Table) -> Option<Self> {
         Self::read(Self::row_of(table)?)
     }
@@ -129,77 +123,4 @@ impl fmt::Display for Regret {
 
 fn mark(is_kept: bool) -> char {
     if is_kept { '✓' } else { '✗' }
-}
-
-/// Returns the regret of the models, on the random problems that are judged. `stages` are the
-/// library's: it can choose no other, but is measured by the fastest of all.
-pub fn regret(view: &View<'_>, stages: &[LoadedStage], models: &[Model]) -> Option<Regret> {
-    let chooser = Chooser::new(stages, models, &gpu_of(view)?);
-    regret_of(view, stages, |_| &chooser)
-}
-
-/// Returns the regret of the fit to `tables`: each part of the first table's problems is judged by
-/// a fit that has not seen it.
-pub fn unseen_regret(tables: &[View<'_>], stages: &[LoadedStage]) -> Option<Regret> {
-    let view = tables.first()?;
-    let gpu = gpu_of(view)?;
-    let mut choosers = Vec::new();
-    for fold in 0..FOLDS {
-        let fitted = fit(tables, stages, Some(fold))?;
-        choosers.push(Chooser::new(stages, &[fitted.model], &gpu));
-    }
-    regret_of(view, stages, |fold| &choosers[fold])
-}
-
-/// The cost of a choice on one problem.
-struct Choice {
-    ratio: f64,
-    description: String,
-}
-
-/// Returns the regret of the choices, with the chooser of each part of the random problems.
-fn regret_of<'a>(
-    view: &View<'_>,
-    stages: &[LoadedStage],
-    chooser_of_fold: impl Fn(usize) -> &'a Chooser,
-) -> Option<Regret> {
-    let rows = judged_times(&view.table);
-    let by_place = grouped(rows.filter_map(|row| Some((row.problem()?, row))));
-    let mut choices = Vec::new();
-    for (place, times) in &by_place {
-        let Some(fold) = times.first().and_then(|row| fold_of(row)) else {
-            continue;
-        };
-        choices.extend(judge_choice(chooser_of_fold(fold), stages, place, times));
-    }
-    let worst = choices.iter().max_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
-    let sum: f64 = choices.iter().map(|choice| choice.ratio).sum();
-    Some(Regret {
-        problems: choices.len(),
-        drawn: by_place.len(),
-        mean: sum / choices.len() as f64,
-        worst: worst.ratio,
-        at: worst.description.clone(),
-    })
-}
-
-/// Returns what the choice costs on one problem; none if what is chosen was not timed.
-fn judge_choice(
-    chooser: &Chooser,
-    stages: &[LoadedStage],
-    place: &ProblemPlace,
-    rows: &[&Row],
-) -> Option<Choice> {
-    let subject = chosen(chooser, stages, place)?;
-    let own = rows.iter().find(|row| row.subject == subject)?;
-    let fastest = rows.iter().min_by(|a, b| p50(a).total_cmp(&p50(b)))?;
-    Some(Choice {
-        ratio: p50(own) / p50(fastest),
-        description: format!(
-            "{place}: {subject} {:.1} µs, {} {:.1} µs",
-            p50(own),
-            fastest.subject,
-            p50(fastest)
-        ),
-    })
 }

@@ -1,16 +1,17 @@
 //! The fit of a model's coefficients to tables.
 
 use super::cover::{Time, Times, cover};
+use super::draw;
 use super::equations::{
     Equation, Instance, ProblemId, Samples, SamplesByInstance, collect_samples,
 };
 use super::least_squares::{Coefficients, dot, least_squares};
 use super::{gpu_of, launch, loaded};
-use crate::judge::{View, draw};
 use common::choice::{Cost, Model, TERMS, terms};
 use common::problem::Dtype;
 use common::stage::LoadedStage;
 use common::timing::stats::percentile;
+use results::judge::View;
 use std::collections::BTreeMap;
 
 /// The gain that an instance must have to be in the file: it makes the fastest of the file faster

@@ -1,11 +1,11 @@
 //! The overall verdict, what to do about it, and the exit code: of a report, and of a comparison of
 //! two tables.
 
-use super::choice::Regret;
 use super::claims::{self, Claimed};
 use super::diff::{Change, Difference, Group};
 use super::list::{count, distinct, joined, tallied};
 use super::missing::{self, Missing};
+use super::regret::Regret;
 use super::state::{self, Failure, State};
 use super::{View, diff, gaps};
 use crate::table::{CasePlace, Kind, ProblemPlace, Run, Source, Subject, Table};

@@ -275,10 +275,10 @@ fn a_choice_is_what_was_fitted_to_its_table() {
 
 #[test]
 fn the_committed_choices_are_those_that_were_fitted_to_the_committed_tables() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let results = crate::testing::results();
     results
-        .verify_choices(&root.join(crate::stages::CHOICE))
+        .verify_choices(&root.join(crate::workspace::CHOICE))
         .unwrap();
     assert!(!results.gpus.values().any(Table::is_empty));
 }

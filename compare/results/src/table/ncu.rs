@@ -387,7 +387,7 @@ mod tests {
     /// So that a figure can be repeated by hand.
     #[test]
     fn each_metric_has_one_formula_of_its_unit_which_is_documented() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rows.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rows.md");
         let page = std::fs::read_to_string(path).unwrap();
         for formula in &FORMULAS {
             let sum = |names: &[&str]| match names {

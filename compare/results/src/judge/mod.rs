@@ -8,15 +8,14 @@
 pub mod best;
 pub mod blocks;
 pub mod candidate;
-pub mod choice;
 pub mod claims;
 pub mod diff;
-pub mod draw;
 pub mod drift;
 pub mod gaps;
 pub mod list;
 pub mod missing;
 pub mod peers;
+pub mod regret;
 pub mod state;
 pub mod targets;
 pub mod verdict;

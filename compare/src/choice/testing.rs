@@ -1,0 +1,56 @@
+//! Runs on random problems, with times that follow from planted coefficients.
+
+use super::draw;
+use common::choice::{self, TERMS};
+use common::device::BackendKind;
+use common::metric::Metric;
+use common::stage::LoadedStage;
+use results::builds;
+use results::table::session::Gpu;
+use results::table::{Kind, ProblemPlace, Row, Run, Subject};
+use results::testing::{GPU, session};
+
+pub const SWIZZLE: &str = "stage5-swizzle/swizzle-64x64";
+pub const LARGE: &str = "stage7-wgmma/wgmma-128x128";
+pub const SMALL: &str = "stage7-wgmma/wgmma-64x128";
+
+/// The coefficients of the kernels here: the second has the faster tiles, the third the faster
+/// start, the first is hopeless.
+pub const PLANTED: [(&str, [f64; TERMS]); 3] = [
+    (SWIZZLE, [50.0, 1.0, 0.0, 10.0, 0.0, 0.1, 0.0, 0.0, 0.0]),
+    (LARGE, [5.0, 2.0, 0.0, 0.5, 0.0, 0.1, 0.0, 0.0, 0.1]),
+    (SMALL, [2.0, 1.0, 0.0, 0.8, 0.0, 0.1, 0.0, 0.0, 0.1]),
+];
+
+/// A run on random problems, with times that follow from the planted coefficients.
+pub fn drawn_run(stages: &[LoadedStage], count: usize) -> Run {
+    drawn_on(stages, count, 132)
+}
+
+pub fn drawn_on(stages: &[LoadedStage], count: usize, sms: u32) -> Run {
+    let mut run = Run::new(session(builds::builds(stages))).on_gpu(GPU);
+    if let Gpu::Present {
+        multiprocessors, ..
+    } = &mut run.session.machine.gpu
+    {
+        *multiprocessors = sms;
+    }
+    run.session.backend = BackendKind::Cuda;
+    for (number, problem) in draw::problems(1, count).iter().enumerate() {
+        for (subject, us) in PLANTED {
+            let subject = Subject::from(subject);
+            let stage = builds::loaded(stages, subject.stage());
+            let Ok(prepared) = stage.prepare(subject.name(), problem) else {
+                continue;
+            };
+            let terms = choice::terms(problem, prepared.kernel, prepared.grid, 1, sms);
+            let us: f64 = terms.iter().zip(us).map(|(term, us)| term * us).sum();
+            let kind = Kind::RandomTime(ProblemPlace::of(problem));
+            let row = Row::new(subject, kind)
+                .figure(Metric::Draw, number)
+                .figure(Metric::P50, us);
+            run.append(row);
+        }
+    }
+    run
+}
