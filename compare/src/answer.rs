@@ -2,8 +2,10 @@
 
 use crate::document::Block;
 use crate::document::terminal;
+use common::device::cuda::CudaDevice;
 use results::judge::verdict::Exit;
 use serde::Serialize;
+use stages::Ladder;
 use std::io::{self, Write};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +76,14 @@ fn first_lines(text: &str, max: usize, advice: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error("NO DATA: {0}")]
 pub struct NoData(pub String);
+
+/// Returns the GPU of the ladder, which a command needs to do its `work`.
+pub fn gpu_to<'a>(ladder: &'a Ladder, work: &str) -> Result<&'a CudaDevice, NoData> {
+    ladder
+        .gpu
+        .as_ref()
+        .map_err(|reason| NoData(format!("there is no GPU to {work}: {reason}")))
+}
 
 impl From<NoData> for Answer {
     fn from(no_data: NoData) -> Self {

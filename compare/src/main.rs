@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod answer;
-mod choice;
 mod cli;
 mod commands;
 mod document;
@@ -31,7 +30,6 @@ mod python;
 mod recipes;
 mod recorder;
 mod shared_memory;
-mod stages;
 #[cfg(test)]
 mod testing;
 

@@ -5,7 +5,6 @@ use crate::document::terminal::terminal;
 use crate::measure::select::Chosen;
 use crate::pages::files;
 use crate::pages::show::{self, Section};
-use crate::stages::Ladder;
 use anyhow::{Context, ensure};
 use clap::Args;
 use results::judge::list::joined;
@@ -15,6 +14,7 @@ use results::table::StageMeta;
 use results::table::run::newest_run;
 use results::table::{Claim, Results, Row, Run, Source, StoreError};
 use results::workspace;
+use stages::Ladder;
 use std::path::{Path, PathBuf};
 
 /// The flags of every command that completes a run.

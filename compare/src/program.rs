@@ -7,9 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The hashed files and folders of the root.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 13] = [
     "Cargo.lock",
     "Cargo.toml",
+    "attention-ladder/choice/src",
     "common/Cargo.toml",
     "common/emulator/build.rs",
     "common/emulator/cpp",
@@ -19,6 +20,7 @@ const PARTS: [&str; 11] = [
     "common/src",
     "compare/results/src",
     "compare/src",
+    "compare/stages/src",
 ];
 
 /// The files and folders in these that are left out: they show rows, or only tests need them.

@@ -236,7 +236,6 @@ fn parse(stage: &str, printed: &str) -> Result<Vec<Layout>, SharedError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages;
 
     #[test]
     fn the_members_of_a_struct_are_its_declarators() {

@@ -51,7 +51,7 @@ impl Folder {
     fn workspace() -> Self {
         let folder = Self::new();
         folder.write("Cargo.toml", "");
-        folder.write("compare/src/stages.rs", "");
+        folder.write("compare/stages/src/lib.rs", "");
         folder.write("COMPARE.md", KEPT);
         folder
     }

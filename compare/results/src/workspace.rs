@@ -39,7 +39,7 @@ pub fn require(instead: &str) -> Result<PathBuf, OutsideWorkspace> {
 }
 
 fn is_workspace(root: &Path) -> bool {
-    root.join("Cargo.toml").is_file() && root.join("compare/src/stages.rs").is_file()
+    root.join("Cargo.toml").is_file() && root.join("compare/stages/src/lib.rs").is_file()
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! `compare accept`: checks runs and merges them into the committed tables in `results/`.
 
 use crate::answer::Answer;
-use crate::choice::{self, Library};
 use crate::pages::files::{self, Rendered};
 use crate::progress::say;
-use crate::stages::{self, NEGATIVES};
 use anyhow::{Context, bail, ensure};
+use choice::Library;
 use clap::Args;
 use common::choice::Model;
 use common::claim::Rival;
@@ -25,6 +24,7 @@ use results::table::run::Rebased;
 use results::table::session::Progress;
 use results::table::{Key, Kind, Results, Run, StageMeta, Table};
 use results::{builds, workspace};
+use stages::NEGATIVES;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,6 @@ use crate::document::markdown::markdown;
 use crate::pages::diff as layout;
 use crate::pages::diff::Comparison;
 use crate::pages::json;
-use crate::stages;
 use clap::Args;
 use results::judge::View;
 use results::judge::diff::{self, Difference};

@@ -7,7 +7,6 @@ use crate::answer::Answer;
 use crate::instrument::find::{COMPUTE_SANITIZER, NCU, NVCC, ToolLocation, first_line};
 use crate::measure::{limits, machine};
 use crate::python;
-use crate::stages;
 use clap::Args;
 use common::device::cuda::{CudaDevice, CudaError};
 use common::stage::LoadedStage;

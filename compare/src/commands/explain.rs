@@ -6,7 +6,6 @@ use crate::measure::input::FileInput;
 use crate::measure::limits;
 use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
 use crate::pages::explain::document;
-use crate::stages::Ladder;
 use anyhow::bail;
 use clap::Args;
 use common::explain::investigate;
@@ -15,6 +14,7 @@ use common::problem::{Mask, Problem};
 use results::builds::loaded;
 use results::judge::verdict::Exit;
 use results::table::ProblemPlace;
+use stages::Ladder;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\

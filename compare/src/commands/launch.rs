@@ -3,7 +3,6 @@
 
 use crate::answer::Answer;
 use crate::instrument::child::{Launches, append_result};
-use crate::stages::Ladder;
 use anyhow::Context;
 use clap::Args;
 use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
@@ -16,6 +15,7 @@ use common::stage::{LoadedStage, Prepared};
 use results::builds::loaded;
 use results::judge::verdict::Exit;
 use results::table::{CasePlace, Kind, ProblemPlace, Row, Subject};
+use stages::Ladder;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

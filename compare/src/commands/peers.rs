@@ -5,8 +5,7 @@ mod choose;
 #[cfg(test)]
 mod tests;
 
-use crate::answer::{Answer, NoData};
-use crate::choice::{self, Library};
+use crate::answer::{Answer, NoData, gpu_to};
 use crate::instrument::process::Scratch;
 use crate::measure::select::{Chosen, Problems, at_least_one, stages};
 use crate::measure::timer::Timer;
@@ -16,8 +15,8 @@ use crate::progress::Progress;
 use crate::python::bench::{Bench, Item, representative_variants};
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
-use crate::stages::{library, models};
 use anyhow::{Context, bail};
+use choice::Library;
 use clap::Args;
 use common::metric::Metric;
 use results::judge::View;
@@ -27,6 +26,7 @@ use results::table::{Claim, Place, ProblemPlace, Row, Run, Source, Subject};
 use results::workspace;
 use results::workspace::CHOICE;
 use serde_json::json;
+use stages::{library, models};
 use std::collections::BTreeMap;
 
 const EXAMPLES: &str = "\
@@ -127,7 +127,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(OpenRun, Vec<Item>)> {
         variants: vec![],
     };
     let (mut open_run, ladder) = OpenRun::begin(&args.target, &chosen)?;
-    let device = ladder.gpu_to("time peers on")?;
+    let device = gpu_to(&ladder, "time peers on")?;
     let mut python = Python::new(python::program(args.python.as_deref()), None);
     let hello = match python.start() {
         Ok(hello) => hello.clone(),

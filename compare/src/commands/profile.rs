@@ -3,7 +3,7 @@
 
 mod csv;
 
-use crate::answer::{Answer, NoData};
+use crate::answer::{Answer, NoData, gpu_to};
 use crate::instrument::child::{self, Launches, ToolFiles, ToolRun};
 use crate::instrument::find::{NCU, Tool};
 use crate::instrument::process::{self, Ended};
@@ -70,7 +70,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = OpenRun::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds()?;
     let selected = args.chosen.pick(&builds)?;
-    let gpu = ladder.gpu_to("profile on")?;
+    let gpu = gpu_to(&ladder, "profile on")?;
     let chips = Chips::new(gpu.info().limits().capability);
     let dtypes = distinct(selected.iter().map(|(stage, _)| stage.first_dtype()));
     let view = View::alone(&run.run);

@@ -2,10 +2,9 @@
 //! and the sources.
 
 use crate::answer::Answer;
-use crate::choice::Library;
 use crate::pages::files::{self, Rendered};
-use crate::stages;
 use anyhow::bail;
+use choice::Library;
 use clap::Args;
 use results::judge::verdict::Exit;
 use results::table::Results;

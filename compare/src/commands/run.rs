@@ -1,7 +1,6 @@
 //! `compare run`: plan, execute, record, report.
 
-use crate::answer::Answer;
-use crate::choice;
+use crate::answer::{Answer, gpu_to};
 use crate::document::terminal;
 use crate::instrument;
 use crate::measure::estimate::{self, Planned, Took};
@@ -18,7 +17,6 @@ use crate::measure::timer::Timer;
 use crate::pages::{files, json, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
-use crate::stages::{self, Backend, Ladder};
 use anyhow::{Context, ensure};
 use clap::Args;
 use common::choice::Model;
@@ -37,6 +35,7 @@ use results::table::files::{create_folder, name_of};
 use results::table::session::{Machine, Progress, Tier};
 use results::table::{Kind, Results, Row, Run, Source};
 use results::workspace;
+use stages::{Backend, Ladder};
 use std::path::{Path, PathBuf, absolute};
 use std::time::Instant;
 
@@ -96,7 +95,7 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let ladder = args.backend.open()?;
     if args.request.random_problems.is_some() {
-        ladder.gpu_to("time random problems")?;
+        gpu_to(&ladder, "time random problems")?;
     }
     let committed = Results::read(&workspace::results())?;
     // What cannot be read ends the run before it measures anything.

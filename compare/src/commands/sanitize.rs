@@ -3,7 +3,7 @@
 
 pub mod log;
 
-use crate::answer::{Answer, NoData};
+use crate::answer::{Answer, NoData, gpu_to};
 use crate::instrument::child::{self, Launches, ToolFiles};
 use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
 use crate::measure::select::{Chosen, Problems, at_least_one, subjects};
@@ -113,7 +113,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let builds = ladder.builds()?;
     let selected = args.chosen.pick(&builds)?;
     let subjects = Vec::from_iter(subjects(&selected));
-    ladder.gpu_to("launch on")?;
+    gpu_to(&ladder, "launch on")?;
     let program = COMPUTE_SANITIZER.find().map_err(NoData)?;
     let sanitizer = Sanitizer {
         work: run.work("sanitize")?,

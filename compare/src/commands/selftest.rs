@@ -5,7 +5,6 @@ use crate::answer::Answer;
 use crate::measure::select;
 use crate::pages::self_test::blocks;
 use crate::progress;
-use crate::stages::Ladder;
 use anyhow::Context;
 use clap::Args;
 use common::device::Staged;
@@ -20,6 +19,7 @@ use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
 use results::judge::verdict::Exit;
 use results::table::{Kind, Row};
+use stages::Ladder;
 
 const EXAMPLES: &str = "\
 Faults are planted in a model of attention, and each synchronisation site is removed from each \

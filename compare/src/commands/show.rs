@@ -6,7 +6,6 @@ use crate::measure::select;
 use crate::pages::show::{self as layout, Section};
 use crate::pages::{self, names};
 use crate::shared_memory;
-use crate::stages;
 use anyhow::bail;
 use clap::Args;
 use results::judge::View;

@@ -2,11 +2,11 @@
 //! stages whose hash differs.
 
 use crate::answer::Answer;
-use crate::stages::Ladder;
 use results::builds::loaded;
 use results::table::StageMeta;
 use results::table::session::by_id;
 use sha2::{Digest, Sha256};
+use stages::Ladder;
 
 /// Returns a line for the program, then one for each stage: a name and a hash.
 pub fn sources() -> anyhow::Result<Answer> {

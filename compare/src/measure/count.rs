@@ -36,7 +36,6 @@ impl Executor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages;
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
     use results::builds::builds;

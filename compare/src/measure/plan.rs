@@ -1,7 +1,7 @@
 //! Plans a run: tier and flags in, a list of cases and timings out. Pure.
 
-use crate::choice::draw;
 use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
+use choice::draw;
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;

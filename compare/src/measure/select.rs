@@ -255,12 +255,12 @@ pub fn at_least_one<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, S
 mod tests {
     use super::*;
     use crate::cli::Cli;
-    use crate::stages::Ladder;
     use clap::Parser;
     use results::judge::list::joined;
     use results::table::ProblemPlace;
     use results::table::session::by_id;
     use results::testing::ladder;
+    use stages::Ladder;
 
     /// The variants that these flags choose, or why they choose none.
     fn picked(flags: &[&str]) -> Result<String, String> {

@@ -147,7 +147,6 @@ fn key(mut program: impl Read, device: Option<DeviceLimits>) -> io::Result<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages;
     use results::judge::state::{Tally, tally};
     use results::testing::emulated;
     use results::testing::scenario::row;

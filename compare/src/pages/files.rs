@@ -1,9 +1,9 @@
 //! The files of a report on a run, and the pages of the workspace.
 
 use super::{figure, generated, report};
-use crate::choice::{self, Library};
 use crate::document;
 use anyhow::Context;
+use choice::Library;
 use results::judge::View;
 use results::judge::verdict::{self, Report};
 use results::table::files::write_atomically;

@@ -47,7 +47,6 @@ fn stage_line(stage: &StageMeta) -> String {
 mod tests {
     use super::*;
     use crate::document::terminal::terminal;
-    use crate::stages;
 
     #[test]
     fn the_page_names_all_that_can_be_asked_for_and_fits_a_screen() {

@@ -45,7 +45,7 @@ fn report_on(run: &Run) -> Report<'_> {
 
 fn committed() -> (Vec<StageMeta>, table::Table) {
     let results = results::testing::results();
-    let stages = crate::stages::builds().unwrap();
+    let stages = stages::builds().unwrap();
     let table = results.of_gpu(results.main(&stages).unwrap());
     (stages, table)
 }

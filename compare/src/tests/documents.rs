@@ -1,6 +1,5 @@
 //! The pages that people write about stages: they say only what the tables and the types say.
 
-use crate::stages;
 use common::stage::StageInfo;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,7 +3,6 @@
 
 use crate::cli::Cli;
 use crate::measure::select::{self, Chosen};
-use crate::stages;
 use clap::Parser;
 use results::table::StageMeta;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::choice::testing::{LARGE, drawn_run};
+use choice::testing::{LARGE, drawn_run};
 use common::choice::Model;
 use results::judge::regret::Regret;
 use results::table::{Row, Source, kernels};
@@ -652,12 +652,12 @@ fn a_random_problem_is_a_row() {
 
 /// Returns a session on random problems.
 fn session_on_random_problems(count: usize) -> Run {
-    let library = crate::stages::library().unwrap();
+    let library = stages::library().unwrap();
     drawn_run(&library, count).sampled(LARGE, mission(), &samples(9.0))
 }
 
 fn refitted(results: &mut Results, gpu: &str) -> Option<Choice> {
-    let library = crate::stages::library().unwrap();
+    let library = stages::library().unwrap();
     let stages = session_on_random_problems(0).session.stages;
     refit(results, gpu, &stages, &library)
 }

@@ -129,7 +129,7 @@ pub fn counters_refused(parameters: &str, status: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages::Ladder;
+    use stages::Ladder;
 
     fn place(device: &str) -> GpuStages {
         let mut ladder = Ladder::without_gpu("as if there were none").unwrap();

@@ -1,6 +1,6 @@
 use super::*;
-use crate::stages::Ladder;
 use common::metric::Metric;
+use stages::Ladder;
 
 /// With nvcc, the real ladder. A warp of a warpgroup has 16 rows: both products of a tile take 2 *
 /// 16 * BLOCK_N * HEAD_DIM, and a loop takes one tile or several.

@@ -1,7 +1,6 @@
 use super::*;
 use crate::measure::plan::plan;
 use crate::measure::timer::Kernel;
-use crate::stages;
 use clap::Parser;
 use common::check::{both_backends, check};
 use common::device::cuda::{DeviceInfo, InputPool, Ranked, RotatedOutput, Timed, TimedPair};

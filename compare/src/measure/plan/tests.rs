@@ -614,7 +614,7 @@ fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_wh
 /// data.
 #[test]
 fn what_is_counted_with_e4m3_is_compared_with_what_is_counted_too() {
-    let stages = crate::stages::builds().unwrap();
+    let stages = stages::builds().unwrap();
     let counted = plan(&stages, &request(""), Emulated).unwrap().counted;
     let has = |stage: &StageMeta, variant: &VariantMeta| {
         counted.contains(&(stage.subject(&variant.name), Dtype::E4m3))

@@ -77,7 +77,7 @@ impl Span {
 #[test]
 fn no_text_reaches_into_another_or_out_of_the_picture() {
     let results = results::testing::results();
-    let stages = crate::stages::builds().unwrap();
+    let stages = stages::builds().unwrap();
     let table = results.of_gpu(results.main(&stages).unwrap());
     let report = verdict::report(View::committed(&stages, &table));
     let mut charts = Vec::from(ladder_charts(&report));

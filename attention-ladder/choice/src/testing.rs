@@ -1,4 +1,5 @@
-//! Runs on random problems, with times that follow from planted coefficients.
+//! Runs on random problems for tests, with times that follow from planted coefficients. No program
+//! calls this; `results::testing` says why it is compiled always.
 
 use super::draw;
 use common::choice::{self, TERMS};

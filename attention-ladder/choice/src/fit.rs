@@ -86,7 +86,7 @@ impl Fitted {
 
     /// Returns all relative errors on the problems of the first table.
     #[cfg(test)]
-    pub fn errors(&self) -> Vec<f64> {
+    pub(crate) fn errors(&self) -> Vec<f64> {
         self.errors.values().flatten().copied().collect()
     }
 }

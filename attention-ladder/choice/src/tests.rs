@@ -4,7 +4,6 @@ use super::fit::Fitted;
 use super::least_squares::{dot, least_squares};
 use super::testing::{LARGE, PLANTED, SMALL, SWIZZLE, drawn_on, drawn_run};
 use super::*;
-use crate::stages;
 use common::choice::{Cost, TERMS, modelled, terms};
 use common::device::BackendKind;
 use common::problem::{Dtype, Mask};

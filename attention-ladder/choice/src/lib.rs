@@ -1,13 +1,14 @@
 //! The library's choice among its variants: the model by which it chooses, fitted to a table, and
 //! the regret of a choice.
 
+#![forbid(unsafe_code)]
+
 mod cover;
 pub mod draw;
 mod equations;
 mod fit;
 mod least_squares;
 mod regret;
-#[cfg(test)]
 pub mod testing;
 
 pub use fit::fit;

@@ -1,4 +1,4 @@
-//! Tests of what consecutive stages have in common, across crates: only `compare` sees two stages
+//! Tests of what consecutive stages have in common, across crates: only this crate sees two stages
 //! at once.
 
 use common::device::Staged;

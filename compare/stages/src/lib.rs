@@ -1,6 +1,7 @@
 //! The ladder: the one place where a stage is registered.
 
-use crate::answer::NoData;
+#![forbid(unsafe_code)]
+
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use common::choice::Model;
@@ -108,13 +109,6 @@ impl Ladder {
             stage.device = limits;
         }
         Ok(())
-    }
-
-    /// Returns the GPU, which a command needs to do its `work`.
-    pub fn gpu_to(&self, work: &str) -> Result<&CudaDevice, NoData> {
-        self.gpu
-            .as_ref()
-            .map_err(|reason| NoData(format!("there is no GPU to {work}: {reason}")))
     }
 
     /// Returns the stages as built, with the refutations that stand beside each in the workspace;
