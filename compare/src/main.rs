@@ -14,9 +14,6 @@ mod git;
 #[cfg(test)]
 #[path = "tests/git.rs"]
 mod git_tests;
-mod instrument;
-mod interrupt;
-mod measure;
 mod open_run;
 mod pages;
 #[cfg(test)]
@@ -24,7 +21,6 @@ mod program;
 mod progress;
 #[cfg(test)]
 mod provenance;
-mod python;
 #[cfg(test)]
 #[path = "tests/recipes.rs"]
 mod recipes;

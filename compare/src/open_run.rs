@@ -2,11 +2,11 @@
 //! is reported on in the end.
 
 use crate::document::terminal::terminal;
-use crate::measure::select::Chosen;
 use crate::pages::files;
 use crate::pages::show::{self, Section};
 use anyhow::{Context, ensure};
 use clap::Args;
+use measure::select::Chosen;
 use results::judge::list::joined;
 use results::judge::state::is_green;
 use results::judge::{View, verdict};

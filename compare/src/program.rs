@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The hashed files and folders of the root.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "Cargo.lock",
     "Cargo.toml",
     "attention-ladder/choice/src",
@@ -18,6 +18,7 @@ const PARTS: [&str; 13] = [
     "common/emulator/src",
     "common/kernel-build/src",
     "common/src",
+    "compare/measure/src",
     "compare/results/src",
     "compare/src",
     "compare/stages/src",
@@ -107,7 +108,8 @@ mod tests {
             "common/emulator/src/block.rs",
             "common/kernel-build/src/emulated.rs",
             "compare/results/src/table/row.rs",
-            "compare/src/measure/plan.rs",
+            "compare/measure/src/plan.rs",
+            "compare/src/recorder.rs",
             "Cargo.lock",
         ] {
             assert!(changes_hash(name, "new"), "{name}");

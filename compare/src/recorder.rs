@@ -1,11 +1,11 @@
 //! Writes a run while it is measured.
 
-use crate::interrupt::interrupted;
-use crate::measure::plan::PlannedCase;
-use crate::measure::sink::{ExecuteError, Sink};
-use crate::measure::summary::summarise;
 use crate::progress::Progress;
 use anyhow::Context;
+use measure::interrupt::interrupted;
+use measure::plan::PlannedCase;
+use measure::sink::{ExecuteError, Sink};
+use measure::summary::summarise;
 use results::table::Run;
 use std::path::Path;
 use std::sync::Arc;

@@ -333,7 +333,7 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
         cases.push((case.to_string(), words));
     }
     let output = Command::new(&python)
-        .args(["tests/candidates/timed.py", "src/python/peers.py"])
+        .args(["tests/candidates/timed.py", "measure/src/python/peers.py"])
         .args(cases.iter().map(|(case, _)| case))
         .output()
         .unwrap();

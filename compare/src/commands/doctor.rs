@@ -4,13 +4,13 @@
 mod gpus;
 
 use crate::answer::Answer;
-use crate::instrument::find::{COMPUTE_SANITIZER, NCU, NVCC, ToolLocation, first_line};
-use crate::measure::{limits, machine};
-use crate::python;
 use clap::Args;
 use common::device::cuda::{CudaDevice, CudaError};
 use common::stage::LoadedStage;
 use gpus::GpuStages;
+use measure::instrument::find::{COMPUTE_SANITIZER, NCU, NVCC, ToolLocation, first_line};
+use measure::python;
+use measure::{limits, machine};
 use results::judge::verdict::Exit;
 use results::table::session::DeviceCompiler;
 use results::{builds, workspace};

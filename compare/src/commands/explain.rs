@@ -2,15 +2,15 @@
 //! model of each step.
 
 use crate::answer::Answer;
-use crate::measure::input::FileInput;
-use crate::measure::limits;
-use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
 use crate::pages::explain::document;
 use anyhow::bail;
 use clap::Args;
 use common::explain::investigate;
 use common::inputs::{Family, Inputs};
 use common::problem::{Mask, Problem};
+use measure::input::FileInput;
+use measure::limits;
+use measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
 use results::builds::loaded;
 use results::judge::verdict::Exit;
 use results::table::ProblemPlace;

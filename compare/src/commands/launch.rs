@@ -2,7 +2,6 @@
 //! what runs under a profiler or a sanitizer, so it makes no other launch.
 
 use crate::answer::Answer;
-use crate::instrument::child::{Launches, append_result};
 use anyhow::Context;
 use clap::Args;
 use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
@@ -12,6 +11,7 @@ use common::inputs::{Family, Inputs};
 use common::problem::Problem;
 use common::reference::{Probability, Reference, reference};
 use common::stage::{LoadedStage, Prepared};
+use measure::instrument::child::{Launches, append_result};
 use results::builds::loaded;
 use results::judge::verdict::Exit;
 use results::table::{CasePlace, Kind, ProblemPlace, Row, Subject};

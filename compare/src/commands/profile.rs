@@ -4,10 +4,6 @@
 mod csv;
 
 use crate::answer::{Answer, NoData, gpu_to};
-use crate::instrument::child::{self, Launches, ToolFiles, ToolRun};
-use crate::instrument::find::{NCU, Tool};
-use crate::instrument::process::{self, Ended};
-use crate::measure::select::{Chosen, Problems, subjects};
 use crate::open_run::{OpenRun, Target};
 use crate::pages::show::Section;
 use crate::progress::Progress;
@@ -15,6 +11,10 @@ use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
 use common::resources::KernelFacts;
+use measure::instrument::child::{self, Launches, ToolFiles, ToolRun};
+use measure::instrument::find::{NCU, Tool};
+use measure::instrument::process::{self, Ended};
+use measure::select::{Chosen, Problems, subjects};
 use results::judge::View;
 use results::judge::list::{distinct, joined};
 use results::judge::state::is_green;

@@ -2,18 +2,6 @@
 
 use crate::answer::{Answer, gpu_to};
 use crate::document::terminal;
-use crate::instrument;
-use crate::measure::estimate::{self, Planned, Took};
-use crate::measure::execute::Executor;
-use crate::measure::input::FileInput;
-use crate::measure::limits;
-use crate::measure::machine;
-use crate::measure::plan::{self, Plan, Request};
-use crate::measure::self_test::{Kept, SelfTest};
-use crate::measure::session::begin;
-use crate::measure::sink::ExecuteError;
-use crate::measure::summary::summarise;
-use crate::measure::timer::Timer;
 use crate::pages::{files, json, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
@@ -27,12 +15,24 @@ use common::limits::DeviceLimits;
 use common::problem::Problem;
 use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
+use measure::estimate::{self, Planned, Took};
+use measure::execute::Executor;
+use measure::input::FileInput;
+use measure::instrument;
+use measure::limits;
+use measure::machine;
+use measure::plan::{self, Plan, Request};
+use measure::self_test::{Kept, SelfTest};
+use measure::session::begin;
+use measure::sink::ExecuteError;
+use measure::summary::summarise;
+use measure::timer::Timer;
 use results::judge::list::distinct;
 use results::judge::regret::Regret;
 use results::judge::{View, verdict};
 use results::table::StageMeta;
 use results::table::files::{create_folder, name_of};
-use results::table::session::{Machine, Progress, Tier};
+use results::table::session::{Git, Machine, Progress, Tier};
 use results::table::{Kind, Results, Row, Run, Source};
 use results::workspace;
 use stages::{Backend, Ladder};
@@ -226,6 +226,7 @@ impl<'a> Job<'a> {
         }
         let mut run = begin(
             &name_of(&self.folder),
+            commit(),
             &self.plan,
             &self.ladder.stages,
             &self.builds,
@@ -398,6 +399,24 @@ fn folder_of_runs(args: &RunArgs) -> anyhow::Result<PathBuf> {
     };
     refuse_committed(&folder, &workspace::results())?;
     Ok(folder)
+}
+
+/// Returns the commit that the program was built of, as its build script saw it.
+fn commit() -> Git {
+    match (
+        option_env!("COMPARE_GIT_SHA"),
+        option_env!("COMPARE_GIT_DIRTY"),
+    ) {
+        (Some(sha), Some(dirty)) => Git::Commit {
+            sha: sha.to_string(),
+            dirty: dirty == "true",
+        },
+        _ => Git::Unknown {
+            reason: option_env!("COMPARE_GIT_UNKNOWN")
+                .unwrap_or("it was built outside a git checkout")
+                .to_string(),
+        },
+    }
 }
 
 /// The library's choice: the stages that it chooses among, and the models of GPUs' times.

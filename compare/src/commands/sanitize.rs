@@ -4,9 +4,6 @@
 pub mod log;
 
 use crate::answer::{Answer, NoData, gpu_to};
-use crate::instrument::child::{self, Launches, ToolFiles};
-use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
-use crate::measure::select::{Chosen, Problems, at_least_one, subjects};
 use crate::open_run::{OpenRun, Target};
 use crate::pages::show::Section;
 use crate::progress::Progress;
@@ -15,6 +12,9 @@ use clap::Args;
 use common::problem::{Dtype, Mask};
 use common::verdict::{GateId, Verdict};
 use log::{Log, Process};
+use measure::instrument::child::{self, Launches, ToolFiles};
+use measure::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
+use measure::select::{Chosen, Problems, at_least_one, subjects};
 use rayon::prelude::*;
 use results::judge::list::joined;
 use results::judge::verdict::Exit;

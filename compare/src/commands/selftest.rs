@@ -2,7 +2,6 @@
 //! barriers or waits, and the timer if there is a GPU.
 
 use crate::answer::Answer;
-use crate::measure::select;
 use crate::pages::self_test::blocks;
 use crate::progress;
 use anyhow::Context;
@@ -17,6 +16,7 @@ use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
+use measure::select;
 use results::judge::verdict::Exit;
 use results::table::{Kind, Row};
 use stages::Ladder;

@@ -2,12 +2,12 @@
 
 use crate::answer::{Answer, NoData};
 use crate::document::TableRow;
-use crate::measure::select;
 use crate::pages::show::{self as layout, Section};
 use crate::pages::{self, names};
 use crate::shared_memory;
 use anyhow::bail;
 use clap::Args;
+use measure::select;
 use results::judge::View;
 use results::judge::list::joined;
 use results::judge::verdict::{Exit, Report, report, report_of_run};

@@ -2,8 +2,8 @@
 //! looked up.
 
 use crate::cli::Cli;
-use crate::measure::select::{self, Chosen};
 use clap::Parser;
+use measure::select::{self, Chosen};
 use results::table::StageMeta;
 use std::path::{Path, PathBuf};
 

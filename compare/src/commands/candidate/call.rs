@@ -1,9 +1,6 @@
 //! A case of a candidate: several calls that a correct one answers alike, and signs of those that
 //! cheat.
 
-use crate::instrument::process::Scratch;
-use crate::python::bench::read_and_remove;
-use crate::python::session::{Python, SessionError};
 use common::check::{Launched, NoOutput, Run, StagedInputs};
 use common::device::{Execution, Staged};
 use common::image::Image;
@@ -11,6 +8,9 @@ use common::problem::Mask;
 use common::reference::Probability;
 use common::stage::Unsupported;
 use common::verdict::{GateId, GateResult};
+use measure::instrument::process::Scratch;
+use measure::python::bench::read_and_remove;
+use measure::python::session::{Python, SessionError};
 use serde_json::json;
 use std::sync::Arc;
 

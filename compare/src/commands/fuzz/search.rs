@@ -1,10 +1,10 @@
 //! The search: which case comes when, what is counted, what is shrunk, and when it ends. What
 //! judges a case, and what the time is, are its arguments.
 
-use crate::measure::sink::ExecuteError;
 use common::fuzz::{self, Answer, Case};
 use common::problem::Dtype;
 use common::verdict::{GateId, GateResult};
+use measure::sink::ExecuteError;
 use results::table::Subject;
 use std::fmt;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Chooses which problems are measured, and with which stages. Pure.
 
-use crate::measure::select::Problems;
-use crate::python::bench::Item;
 use common::problem::{Dtype, Mask, Problem, SHAPES};
+use measure::python::bench::Item;
+use measure::select::Problems;
 use results::table::ProblemPlace;
 use results::table::session::{Relation, StageMeta};
 

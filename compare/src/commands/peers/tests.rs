@@ -1,18 +1,18 @@
 use super::choose::items;
 use super::*;
 use crate::cli::Cli;
-use crate::measure::timed_problem::Judged as OfBuffers;
-use crate::python::bench::{Graphs, PeerOutputs, representative_variants};
-use crate::python::pair::{
-    Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
-};
-use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use clap::Parser;
 use common::format::Format;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::sustained::{Load, Sustained};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, GateResult, Verdict};
+use measure::python::bench::{Graphs, PeerOutputs, representative_variants};
+use measure::python::pair::{
+    Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
+};
+use measure::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
+use measure::timed_problem::Judged as OfBuffers;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use results::judge::View;
@@ -856,7 +856,7 @@ fn a_problem_with_the_stages_that_claim_it_lacks_nothing() {
 /// those that are tried.
 fn chosen(builds: &[StageMeta], flags: &[&str]) -> Vec<String> {
     let args = args(flags);
-    let stages = crate::measure::select::stages(&args.stages, builds).unwrap();
+    let stages = measure::select::stages(&args.stages, builds).unwrap();
     let mut lines = Vec::new();
     for item in items(&args.problems, &stages) {
         let sampled = item.stages.join(", ");
@@ -1046,7 +1046,7 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
 /// cache.
 #[test]
 fn decode_is_called_on_what_torch_makes_of_its_problem() {
-    let program = crate::python::program(None);
+    let program = measure::python::program(None);
     let has_torch = Command::new(&program)
         .args(["-c", "import torch"])
         .output()

@@ -1,7 +1,7 @@
 //! What compute-sanitizer prints, and what it means for a variant. Pure.
 
-use crate::instrument::process::Ended;
 use common::verdict::{GateId, GateResult};
+use measure::instrument::process::Ended;
 
 /// The beginning of every line of the tool.
 const MARK: &str = "=========";

@@ -254,8 +254,7 @@ pub fn at_least_one<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
-    use clap::Parser;
+    use crate::testing::request;
     use results::judge::list::joined;
     use results::table::ProblemPlace;
     use results::table::session::by_id;
@@ -264,8 +263,7 @@ mod tests {
 
     /// The variants that these flags choose, or why they choose none.
     fn picked(flags: &[&str]) -> Result<String, String> {
-        let arguments = ["compare"].iter().chain(flags);
-        let chosen = Cli::parse_from(arguments).run.request.chosen;
+        let chosen = request(flags.iter().copied()).chosen;
         match chosen.pick(&ladder()) {
             Ok(picked) => Ok(joined(subjects(&picked), ", ")),
             Err(error) => Err(error.to_string()),

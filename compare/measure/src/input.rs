@@ -1,6 +1,6 @@
 //! Real tensors: a safetensors file with `q`, `k`, `v`, and optionally `out` and scales.
 
-use crate::measure::plan::GivenTensors;
+use crate::plan::GivenTensors;
 use anyhow::{Context, bail, ensure};
 use common::format::Format;
 use common::inputs::{InputError, Inputs, Operand};

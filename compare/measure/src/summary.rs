@@ -151,7 +151,7 @@ fn count_cases(verdicts: &[CaseVerdict<'_>], verdict: Verdict) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::plan::Mode;
+    use crate::plan::Mode;
     use common::check;
     use common::device::BackendKind;
     use common::inputs::Family;

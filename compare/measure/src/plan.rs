@@ -1,6 +1,6 @@
 //! Plans a run: tier and flags in, a list of cases and timings out. Pure.
 
-use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
+use crate::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
 use choice::draw;
 use clap::Args;
 use common::check::Source;

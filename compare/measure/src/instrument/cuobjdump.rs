@@ -2,7 +2,7 @@
 
 use super::find::{CUOBJDUMP, Tool};
 use super::process::Scratch;
-use crate::measure::machine_code;
+use crate::machine_code;
 use common::stage::LoadedStage;
 use rayon::prelude::*;
 use results::builds::loaded;

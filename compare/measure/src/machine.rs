@@ -1,26 +1,9 @@
-//! The machine, the source and the time of a run.
+//! The machine and the time of a run.
 
 use common::device::cuda::DeviceInfo;
 use results::judge::list::joined;
-use results::table::session::{Git, Gpu, Machine};
+use results::table::session::{Gpu, Machine};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-pub fn git() -> Git {
-    match (
-        option_env!("COMPARE_GIT_SHA"),
-        option_env!("COMPARE_GIT_DIRTY"),
-    ) {
-        (Some(sha), Some(dirty)) => Git::Commit {
-            sha: sha.to_string(),
-            dirty: dirty == "true",
-        },
-        _ => Git::Unknown {
-            reason: option_env!("COMPARE_GIT_UNKNOWN")
-                .unwrap_or("it was built outside a git checkout")
-                .to_string(),
-        },
-    }
-}
 
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())

@@ -146,7 +146,7 @@ pub struct Sampled {
     pub sustained: Option<Sustained>,
     /// The host's time of a call from Python.
     pub host_us: Option<Vec<f64>>,
-    pub judged: crate::measure::timed_problem::Judged,
+    pub judged: crate::timed_problem::Judged,
 }
 
 impl Sampled {

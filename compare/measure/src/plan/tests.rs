@@ -12,9 +12,7 @@ use results::testing::{instances, ladder, of_e4m3_alone};
 use BackendKind::{Cuda, Emulated};
 
 fn request(flags: &str) -> Request {
-    use clap::Parser;
-    let arguments = ["compare"].into_iter().chain(flags.split_whitespace());
-    crate::cli::Cli::parse_from(arguments).run.request
+    crate::testing::request(flags.split_whitespace())
 }
 
 fn planned(flags: &str, backend: BackendKind) -> Plan {

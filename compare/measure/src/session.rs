@@ -1,18 +1,19 @@
 //! What is common to all rows of a run.
 
-use super::machine;
 use super::plan::{Mode, Plan};
 use common::device::BackendKind;
 use common::stage::LoadedStage;
 use common::verdict::GateId;
 use results::builds::device_compiler;
-use results::table::session::{DeviceCompiler, Machine, Progress};
+use results::table::session::{DeviceCompiler, Git, Machine, Progress};
 use results::table::{Row, Run, Session, StageMeta};
 use std::collections::BTreeMap;
 
-/// A new run for `plan`, with what was built and nothing measured yet.
+/// A new run for `plan` by a program that was built of `git`, with what was built and nothing
+/// measured yet.
 pub fn begin(
     name: &str,
+    git: Git,
     plan: &Plan,
     stages: &[LoadedStage],
     builds: &[StageMeta],
@@ -32,7 +33,7 @@ pub fn begin(
             finished: 0,
             planned: plan.cases.len(),
         },
-        git: machine::git(),
+        git,
         machine,
         tier: plan.tier,
         backend: plan.backend,
@@ -161,9 +162,8 @@ fn needs_of_stages(builds: &[StageMeta], plan: &Plan) -> [Need; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
-    use crate::measure::plan::plan;
-    use clap::Parser;
+    use crate::plan::plan;
+    use crate::testing::request;
     use results::testing::ladder;
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             ("mission", Emulated, Some("no problem is small enough")),
             ("1x1x17x64", Cuda, Some("run with --backend emulated")),
         ] {
-            let request = Cli::parse_from(["compare", "--shapes", shape]).run.request;
+            let request = request(["--shapes", shape]);
             let plan = plan(&ladder(), &request, backend).unwrap();
             let reason = unmeasurable(&ladder(), &plan, None).remove(&GateId::H1);
             assert_eq!(reason.is_some(), expected.is_some(), "{shape} {backend:?}");

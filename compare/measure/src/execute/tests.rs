@@ -1,7 +1,6 @@
 use super::*;
-use crate::measure::plan::plan;
-use crate::measure::timer::Kernel;
-use clap::Parser;
+use crate::plan::plan;
+use crate::timer::Kernel;
 use common::check::{both_backends, check};
 use common::device::cuda::{DeviceInfo, InputPool, Ranked, RotatedOutput, Timed, TimedPair};
 use common::device::{BackendKind, Staged, emulated as emulator};
@@ -60,8 +59,7 @@ fn stops() -> Told {
 /// The ladder, and what these flags plan for it.
 fn planned(flags: &str, backend: BackendKind) -> (Vec<LoadedStage>, Plan) {
     let stages = stages::load().unwrap();
-    let arguments = ["compare"].into_iter().chain(flags.split_whitespace());
-    let request = crate::cli::Cli::parse_from(arguments).run.request;
+    let request = crate::testing::request(flags.split_whitespace());
     let plan = plan(&builds(&stages), &request, backend).unwrap();
     (stages, plan)
 }

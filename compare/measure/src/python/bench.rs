@@ -7,7 +7,7 @@ use super::pair::{
 use super::session::{Finished, Peer, Python, SessionError};
 use super::turns::Turns;
 use crate::instrument::process::Scratch;
-use crate::measure::timed_problem::TimedProblem;
+use crate::timed_problem::TimedProblem;
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::format::Format;
