@@ -1,8 +1,8 @@
 //! The result of a command: its text and its exit code.
 
-use crate::document::Block;
-use crate::document::terminal;
 use common::device::cuda::CudaDevice;
+use document::Block;
+use document::terminal;
 use results::judge::verdict::Exit;
 use serde::Serialize;
 use stages::Ladder;

@@ -6,7 +6,6 @@
 mod answer;
 mod cli;
 mod commands;
-mod document;
 #[cfg(test)]
 #[path = "tests/documents.rs"]
 mod documents;
@@ -15,7 +14,6 @@ mod git;
 #[path = "tests/git.rs"]
 mod git_tests;
 mod open_run;
-mod pages;
 #[cfg(test)]
 mod program;
 mod progress;

@@ -1,12 +1,12 @@
 //! The run that `profile`, `sanitize` and `peers` complete. It must be of this build and GPU, and
 //! is reported on in the end.
 
-use crate::document::terminal::terminal;
-use crate::pages::files;
-use crate::pages::show::{self, Section};
 use anyhow::{Context, ensure};
 use clap::Args;
+use document::terminal::terminal;
 use measure::select::Chosen;
+use pages::files;
+use pages::show::{self, Section};
 use results::judge::list::joined;
 use results::judge::state::is_green;
 use results::judge::{View, verdict};

@@ -24,16 +24,8 @@ const PARTS: [&str; 14] = [
     "compare/stages/src",
 ];
 
-/// The files and folders in these that are left out: they show rows, or only tests need them.
-const LEFT_OUT: [&str; 7] = [
-    "document",
-    "pages",
-    "snapshots",
-    "testing",
-    "testing.rs",
-    "tests",
-    "tests.rs",
-];
+/// The files and folders in these that are left out: only tests need them.
+const LEFT_OUT: [&str; 5] = ["snapshots", "testing", "testing.rs", "tests", "tests.rs"];
 
 /// The begin of the tests of a file.
 const TESTS: &str = "#[cfg(test)]\nmod tests {";
@@ -126,7 +118,7 @@ mod tests {
             ("common/src/gate/tests.rs", ""),
             ("common/cuda/attn/softmax.cuh", ""),
             ("compare/results/src/testing/scenario.rs", ""),
-            ("compare/src/pages/report.rs", ""),
+            ("compare/pages/src/report.rs", ""),
             ("compare/tests/cli.rs", ""),
             ("stage3-wmma-pv/kernel.cu", ""),
             ("docs/recipes.md", ""),

@@ -1,9 +1,9 @@
 //! The buffers of a kernel's `Shared` struct, as the C++ compiler lays them out: it is asked by a
 //! program that includes kernel.cu, whose kernels it does not compile.
 
-use crate::pages::shared::{Buffer, Layout};
 use anyhow::Context;
 use measure::instrument::process::Scratch;
+use pages::shared::{Buffer, Layout};
 use results::judge::list::distinct;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

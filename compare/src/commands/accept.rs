@@ -1,7 +1,6 @@
 //! `compare accept`: checks runs and merges them into the committed tables in `results/`.
 
 use crate::answer::Answer;
-use crate::pages::files::{self, Rendered};
 use crate::progress::say;
 use anyhow::{Context, bail, ensure};
 use choice::Library;
@@ -12,6 +11,7 @@ use common::device::BackendKind;
 use common::limits::DEVICE_VARIABLE;
 use common::metric::Metric;
 use common::stage::LoadedStage;
+use pages::files::{self, Rendered};
 use results::judge::View;
 use results::judge::best::p50;
 use results::judge::diff;

@@ -4,7 +4,6 @@
 mod call;
 
 use crate::answer::{Answer, NoData};
-use crate::pages::{self, json};
 use crate::progress::Progress;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -26,6 +25,7 @@ use measure::python::session::{Callable, Hello, Python, SessionError};
 use measure::select::at_least_one;
 use measure::summary::summary;
 use measure::timer::Timer;
+use pages::json;
 use results::judge::candidate::Candidate;
 use results::judge::peers::DEFAULT;
 use results::judge::{View, best};

@@ -3,11 +3,11 @@
 mod source;
 
 use crate::answer::{Answer, NoData};
-use crate::document::markdown::markdown;
-use crate::pages::diff as layout;
-use crate::pages::diff::Comparison;
-use crate::pages::json;
 use clap::Args;
+use document::markdown::markdown;
+use pages::diff as layout;
+use pages::diff::Comparison;
+use pages::json;
 use results::judge::View;
 use results::judge::diff::{self, Difference};
 use results::judge::verdict::{Exit, Overall, of_differences};

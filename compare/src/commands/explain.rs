@@ -2,7 +2,6 @@
 //! model of each step.
 
 use crate::answer::Answer;
-use crate::pages::explain::document;
 use anyhow::bail;
 use clap::Args;
 use common::explain::investigate;
@@ -11,6 +10,7 @@ use common::problem::{Mask, Problem};
 use measure::input::FileInput;
 use measure::limits;
 use measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
+use pages::explain::document;
 use results::builds::loaded;
 use results::judge::verdict::Exit;
 use results::table::ProblemPlace;

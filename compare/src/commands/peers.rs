@@ -7,7 +7,6 @@ mod tests;
 
 use crate::answer::{Answer, NoData, gpu_to};
 use crate::open_run::{OpenRun, Target};
-use crate::pages::show::Section;
 use crate::progress::Progress;
 use anyhow::{Context, bail};
 use choice::Library;
@@ -19,6 +18,7 @@ use measure::python::session::Python;
 use measure::python::{self, check_uuid, plan};
 use measure::select::{Chosen, Problems, at_least_one, stages};
 use measure::timer::Timer;
+use pages::show::Section;
 use results::judge::View;
 use results::judge::peers as question;
 use results::judge::verdict::Exit;

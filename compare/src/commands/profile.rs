@@ -5,7 +5,6 @@ mod csv;
 
 use crate::answer::{Answer, NoData, gpu_to};
 use crate::open_run::{OpenRun, Target};
-use crate::pages::show::Section;
 use crate::progress::Progress;
 use anyhow::bail;
 use clap::Args;
@@ -15,6 +14,7 @@ use measure::instrument::child::{self, Launches, ToolFiles, ToolRun};
 use measure::instrument::find::{NCU, Tool};
 use measure::instrument::process::{self, Ended};
 use measure::select::{Chosen, Problems, subjects};
+use pages::show::Section;
 use results::judge::View;
 use results::judge::list::{distinct, joined};
 use results::judge::state::is_green;

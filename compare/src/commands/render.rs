@@ -2,10 +2,10 @@
 //! and the sources.
 
 use crate::answer::Answer;
-use crate::pages::files::{self, Rendered};
 use anyhow::bail;
 use choice::Library;
 use clap::Args;
+use pages::files::{self, Rendered};
 use results::judge::verdict::Exit;
 use results::table::Results;
 use results::table::files::write_atomically;

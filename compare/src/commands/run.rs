@@ -1,8 +1,6 @@
 //! `compare run`: plan, execute, record, report.
 
 use crate::answer::{Answer, gpu_to};
-use crate::document::terminal;
-use crate::pages::{files, json, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
 use anyhow::{Context, ensure};
@@ -15,6 +13,7 @@ use common::limits::DeviceLimits;
 use common::problem::Problem;
 use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
+use document::terminal;
 use measure::estimate::{self, Planned, Took};
 use measure::execute::Executor;
 use measure::input::FileInput;
@@ -27,6 +26,7 @@ use measure::session::begin;
 use measure::sink::ExecuteError;
 use measure::summary::summarise;
 use measure::timer::Timer;
+use pages::{files, json, summary};
 use results::judge::list::distinct;
 use results::judge::regret::Regret;
 use results::judge::{View, verdict};

@@ -5,7 +5,6 @@ pub mod log;
 
 use crate::answer::{Answer, NoData, gpu_to};
 use crate::open_run::{OpenRun, Target};
-use crate::pages::show::Section;
 use crate::progress::Progress;
 use anyhow::bail;
 use clap::Args;
@@ -15,6 +14,7 @@ use log::{Log, Process};
 use measure::instrument::child::{self, Launches, ToolFiles};
 use measure::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
 use measure::select::{Chosen, Problems, at_least_one, subjects};
+use pages::show::Section;
 use rayon::prelude::*;
 use results::judge::list::joined;
 use results::judge::verdict::Exit;

@@ -2,7 +2,6 @@
 //! barriers or waits, and the timer if there is a GPU.
 
 use crate::answer::Answer;
-use crate::pages::self_test::blocks;
 use crate::progress;
 use anyhow::Context;
 use clap::Args;
@@ -17,6 +16,7 @@ use common::suppression::{Presets, suppress_each};
 use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
 use measure::select;
+use pages::self_test::blocks;
 use results::judge::verdict::Exit;
 use results::table::{Kind, Row};
 use stages::Ladder;

@@ -1,13 +1,13 @@
 //! `compare show`: the parts of a table.
 
 use crate::answer::{Answer, NoData};
-use crate::document::TableRow;
-use crate::pages::show::{self as layout, Section};
-use crate::pages::{self, names};
 use crate::shared_memory;
 use anyhow::bail;
 use clap::Args;
+use document::TableRow;
 use measure::select;
+use pages::names;
+use pages::show::{self as layout, Section};
 use results::judge::View;
 use results::judge::list::joined;
 use results::judge::verdict::{Exit, Report, report, report_of_run};

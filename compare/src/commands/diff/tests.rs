@@ -1,6 +1,6 @@
 use super::*;
-use crate::document::markdown::markdown;
 use crate::testing::git::{self, run as git};
+use document::markdown::markdown;
 use results::testing::scenario;
 use results::testing::{US, ladder, timed};
 use std::path::{Path, PathBuf};

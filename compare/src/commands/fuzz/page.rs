@@ -2,9 +2,9 @@
 
 use super::search::{End, Failure, Finding, Found, Search, Tally, Trial, Tried};
 use crate::answer::Answer;
-use crate::document::terminal::terminal;
-use crate::document::{Block, Cell, Table, TableRow, row};
 use common::verdict::GateResult;
+use document::terminal::terminal;
+use document::{Block, Cell, Table, TableRow, row};
 use results::judge::list::{count, joined};
 use results::judge::verdict::Exit;
 use results::table::Subject;

@@ -1,0 +1,166 @@
+//! `compare diff`, which is also the comment on a pull request: the verdict, which kernels have
+//! changed, what is missing, and all that has moved, before → after.
+
+mod kernels;
+mod moved;
+
+use super::blocks::{Titled, bullets, changes_table, first_bullets, first_items, sections};
+use document::Block;
+use moved::Line;
+use results::judge::diff::{self, Change, Difference, Group, What};
+use results::judge::list::{count, distinct};
+use results::judge::verdict::Overall;
+
+/// The most lines of each kind in all tables together, in a comment on a pull request.
+const MAX_GATES: usize = 12;
+const MAX_FIGURES: usize = 16;
+const MAX_NEW: usize = 8;
+const MAX_MISSING: usize = 5;
+
+/// The command that shows everything.
+const COMMAND: &str = "compare diff BASE NEW";
+
+pub struct Comparison {
+    pub base: String,
+    pub new: String,
+    /// The comparisons of what both sides have, with their names.
+    pub pairs: Vec<(String, diff::Comparison)>,
+    /// GPU models that only one side has figures of, and what is not known about a side.
+    pub notes: Vec<String>,
+    pub overall: Overall,
+}
+
+/// Returns everything, or the first lines of each kind.
+pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
+    let overall = &comparison.overall;
+    let mut blocks = vec![
+        Block::strong(overall.to_string()),
+        Block::paragraph(kernels::changed_line(comparison)),
+        Block::bullets(overall.actions.clone()),
+        Block::paragraph(format!(
+            "`{}` against `{}` (base); a ratio is base / new, so that below 1x is slower.",
+            comparison.new, comparison.base
+        )),
+    ];
+    let limits = Limits {
+        is_whole,
+        tables: comparison.pairs.len(),
+    };
+    for (name, pair) in &comparison.pairs {
+        let parts = pair_sections(pair, limits);
+        if comparison.pairs.len() > 1 && !parts.is_empty() {
+            blocks.push(Block::section(&**name));
+        }
+        blocks.extend(parts);
+    }
+    blocks.extend(bullets(&comparison.notes));
+    blocks
+}
+
+/// How many lines a table may have.
+#[derive(Clone, Copy)]
+struct Limits {
+    is_whole: bool,
+    tables: usize,
+}
+
+impl Limits {
+    /// Returns the share that a table has of `max` lines.
+    fn of(self, max: usize) -> usize {
+        if self.is_whole {
+            usize::MAX
+        } else {
+            (max / self.tables.max(1)).max(2)
+        }
+    }
+}
+
+fn pair_sections(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
+    let figures = |group, lay_lines: fn(&[&Difference]) -> Vec<Line>| {
+        let lines = lay_lines(&shown(pair, group));
+        let lay_out = |shown_lines: &[Line]| Block::Table(moved::table(shown_lines));
+        first_items(&lines, limits.of(MAX_FIGURES), lay_out, COMMAND)
+    };
+    let resources = figures(Group::Resources, moved::figures);
+    let mut blocks = sections(
+        Block::subsection,
+        [
+            Titled::new("Missing data", required(pair, limits)),
+            Titled::new("Gates and claims", gates(pair, limits)),
+            Titled::new("Time", figures(Group::Latency, moved::times)),
+            Titled::new("Registers, shared memory and code", resources),
+            Titled::new("Counters", figures(Group::Counters, moved::figures)),
+            Titled::new("Errors", figures(Group::Errors, moved::figures)),
+            Titled::new("New", added(pair, limits)),
+        ],
+    );
+    blocks.extend(drift(pair));
+    blocks
+}
+
+/// Returns what has moved in a group, the worst first, else in the order of the ladder.
+fn shown(pair: &diff::Comparison, group: Group) -> Vec<&Difference> {
+    let mut shown = Vec::new();
+    for difference in &pair.differences {
+        let has_moved = !matches!(difference.change, Change::Missing | Change::Unchanged);
+        if difference.group == group && has_moved {
+            shown.push(difference);
+        }
+    }
+    shown.sort_by_key(|difference| difference.change);
+    shown
+}
+
+/// Returns gates and claims whose verdict differs, and what is gone.
+fn gates(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
+    let mut changed = shown(pair, Group::Gates);
+    changed.retain(|difference| !is_new_variant(difference));
+    let lay_out = |changes: &[&Difference]| Block::Table(changes_table(changes));
+    first_items(&changed, limits.of(MAX_GATES), lay_out, COMMAND)
+}
+
+fn is_new_variant(difference: &Difference) -> bool {
+    difference.change == Change::Informational
+        && difference.what == What::Variant
+        && difference.base.is_none()
+}
+
+fn required(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
+    let mut lines = Vec::new();
+    for difference in &pair.differences {
+        if difference.required {
+            let title = difference.title();
+            lines.push(format!("{}: {title}: {}", difference.subject, difference.why).into());
+        }
+    }
+    first_bullets(lines, limits.of(MAX_MISSING), COMMAND)
+}
+
+fn added(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
+    let differences = pair.differences.iter();
+    let new = differences.filter(|difference| is_new_variant(difference));
+    // A variant is new once, whatever sources have figures of it.
+    let names = distinct(new.map(|difference| difference.subject.to_string()));
+    first_bullets(
+        names.into_iter().map(Into::into),
+        limits.of(MAX_NEW),
+        "compare show gates latencies",
+    )
+}
+
+/// Returns how far the latencies of unchanged kernels moved.
+fn drift(diff::Comparison { drift, .. }: &diff::Comparison) -> Option<Block> {
+    if drift.kernels == 0 {
+        return None;
+    }
+    Some(Block::paragraph(format!(
+        "{} of unchanged kernels moved by {:+.1} % in the median, \
+         95 of 100 of them within {:.1} % of that.",
+        count(drift.kernels, "latency", "latencies"),
+        100.0 * (1.0 / drift.shift - 1.0),
+        100.0 * drift.spread
+    )))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+use super::kernels::{KernelInAll, changed_line, kernel_names};
+use super::*;
+use document::markdown::markdown;
+use results::judge::diff::KernelState;
+use results::judge::verdict::of_differences;
+use results::table::Subject;
+use results::testing::ladder;
+use results::testing::scenario::sides;
+
+fn compared(line: &str) -> Comparison {
+    let (base, new) = sides(line);
+    let pair = diff::compare(&base.table, &new.table, true, &ladder());
+    Comparison {
+        base: "main".into(),
+        new: "HEAD".into(),
+        overall: of_differences(&pair.differences),
+        pairs: vec![("nvidia-h200".into(), pair)],
+        notes: vec![],
+    }
+}
+
+/// Returns the line on changed kernels, without its label.
+fn changed_kernels(line: &str) -> String {
+    let text = changed_line(&compared(line)).to_string();
+    text.replace("Changed by this request: ", "")
+}
+
+#[test]
+fn equal_sides_have_no_changed_kernel() {
+    assert_eq!(
+        changed_kernels("emulated => same"),
+        "no kernel. 3 kernels are the same. No figure has moved."
+    );
+}
+
+#[test]
+fn a_kernel_of_another_identity_has_changed() {
+    assert_eq!(
+        changed_kernels("emulated => same; identity 1 new"),
+        "stage1-cpasync (1 kernel). 2 kernels are the same. No figure has moved."
+    );
+}
+
+#[test]
+fn a_kernel_of_the_same_machine_code_has_changed_in_sources_alone() {
+    assert_eq!(
+        changed_kernels("timed; built 96 0 => same; identity 1 new; built 80 0"),
+        "in sources alone, with the same machine code, stage1-cpasync (1 kernel). \
+         2 kernels are the same. Moved: registers, occupancy (blocks)."
+    );
+}
+
+#[test]
+fn all_kernels_of_a_stage_are_counted() {
+    assert_eq!(
+        changed_kernels("timed => same; identity 0 new; identity 1 new"),
+        "stage0-scalar (2 kernels), stage1-cpasync (1 kernel). No figure has moved."
+    );
+}
+
+#[test]
+fn counters_that_moved_are_named() {
+    assert_eq!(
+        changed_kernels("emulated => same; identity 1 new; counted cpasync 1048576 32"),
+        "stage1-cpasync (1 kernel). 2 kernels are the same. \
+         Moved: shared wavefronts, bank conflicts."
+    );
+}
+
+#[test]
+fn a_variant_that_is_no_longer_declared_is_gone() {
+    assert_eq!(
+        changed_kernels("emulated; variant cpasync cpasync-64x64 => same; - cpasync-64x64"),
+        "gone stage1/cpasync-64x64. 3 kernels are the same. No figure has moved."
+    );
+}
+
+#[test]
+fn a_variant_that_the_base_does_not_have_is_new() {
+    assert_eq!(
+        changed_kernels("emulated; - cpasync-32x64 => emulated"),
+        "new stage1-cpasync (1 kernel). 2 kernels are the same. No figure has moved."
+    );
+}
+
+#[test]
+fn latencies_that_moved_are_named() {
+    assert_eq!(
+        changed_kernels("timed; identity 0 a; identity 1 b; named 1 => timed 32 20 13"),
+        "stage0-scalar (2 kernels), stage1-cpasync (1 kernel). Moved: p50."
+    );
+}
+
+/// Returns the names of the first of all kernels.
+fn names_of(changed: usize, all: &[&str]) -> String {
+    let subjects: Vec<Subject> = all.iter().map(|name| Subject::from(*name)).collect();
+    let kernels = subjects.iter().map(|subject| KernelInAll {
+        subject,
+        state: KernelState::Changed,
+    });
+    let changed_subjects: Vec<&Subject> = subjects.iter().take(changed).collect();
+    kernel_names(&changed_subjects, &Vec::from_iter(kernels))
+}
+
+#[test]
+fn whole_stages_are_counted_and_some_variants_of_one_are_named() {
+    let whole = names_of(3, &["s3/a", "s3/b", "s4/a"]);
+    assert_eq!(whole, "s3 (2 kernels), s4 (1 kernel)");
+    let part = names_of(3, &["s3/a", "s3/b", "s4/a", "s3/c"]);
+    assert_eq!(part, "s3/a, s3/b, s4 (1 kernel)");
+}
+
+#[test]
+fn many_stages_are_counted() {
+    let all = ["s0/a", "s1/a", "s2/a", "s3/a", "s4/a", "s5/a"];
+    assert_eq!(names_of(6, &all), "6 kernels of 6 stages");
+}
+
+#[test]
+fn many_of_more_variants_are_counted() {
+    let all = ["s3/a", "s3/b", "s3/c", "s3/d", "s3/e", "s3/f"];
+    assert_eq!(names_of(5, &all), "s3 (5 of its 6 kernels)");
+}
+
+/// The sides are as of a stage whose padding was taken away: registers, shared bytes, conflicts and
+/// time, in one row per kernel and place.
+#[test]
+fn all_that_moved_of_a_kernel_is_shown_and_nothing_else() {
+    let base = "timed; \
+                + cpasync | f16 d64 | kernel | threads 128 | dynamic_shared_bytes 55296; \
+                + cpasync | f16 d64 sm_90a | ptxas | registers 96 | occupancy 0.25 | \
+                loop_instructions 372 | loop_hmma 32 | loop_lds 15";
+    let new = "same; named 9; identity 1 new; cpasync kernel: dynamic_shared_bytes 47104; \
+               cpasync ptxas: registers 80 | occupancy 0.3125 | \
+               loop_instructions 360 | loop_lds 12; \
+               cpasync mission emulator: shared_read_conflicts 196608 | \
+               shared_read_wavefronts 900000; \
+               cpasync mission gpu !pair: p50 18 17.99 18.01";
+    let page = markdown(&document(&compared(&format!("{base} => {new}")), true));
+    for part in [
+        "**Changed by this request:** stage1-cpasync (1 kernel). 2 kernels are the same. \
+         Moved: p50, shared bytes, registers, main loop, occupancy (blocks), shared wavefronts, \
+         bank conflicts.",
+        "### Time\n\n| kernel | at | p50 | verdict |",
+        "| stage1/cpasync-32x64 | mission f16 full | 15.01 µs → 18.00 µs | worse, 0.83x: beyond ",
+        "| kernel | at | shared bytes | registers | main loop | occupancy (blocks) | verdict |",
+        "| stage1/cpasync-32x64 | f16 d64 | 55,296 → 47,104 | – | – | – | changed |",
+        "| f16 d64 sm_90a | – | 96 → 80 | instructions 372 → 360; LDS 15 → 12 | \
+         25.0 % (4 per SM) → 31.2 % (5 per SM) (the measured",
+        "| stage1/cpasync-32x64 | mission f16 full | loads 96 → 900,000 | \
+         loads **0 → 196,608** | worse |",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let (_, tables) = page.split_once("###").unwrap();
+    for same in ["HMMA", "threads", "stage0", "global"] {
+        assert!(!tables.contains(same), "{same}: {page}");
+    }
+}
+
+#[test]
+fn a_kernel_whose_figures_are_the_same_has_no_row() {
+    let comparison = compared("emulated => same; identity 1 new");
+    let page = markdown(&document(&comparison, true));
+    assert!(!page.contains("###"), "{page}");
+}
+
+#[test]
+fn a_variant_that_is_gone_is_named() {
+    let gone = "emulated; variant cpasync cpasync-64x64 => same; - cpasync-64x64";
+    let page = markdown(&document(&compared(gone), true));
+    let row = "| stage1/cpasync-64x64 | variant | declared → – | \
+               the new side does not declare it: removed or renamed |";
+    assert!(page.contains(row), "{page}");
+}
+
+#[test]
+fn a_variant_that_is_new_is_named() {
+    let new = "emulated; - cpasync-32x64 => emulated";
+    let page = markdown(&document(&compared(new), true));
+    let list = "### New\n\n- stage1-cpasync/cpasync-32x64";
+    assert!(page.contains(list), "{page}");
+}

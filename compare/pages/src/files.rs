@@ -1,0 +1,169 @@
+//! The files of a report on a run, and the pages of the workspace.
+
+use super::{figure, generated, report};
+use anyhow::Context;
+use choice::Library;
+use results::judge::View;
+use results::judge::verdict::{self, Report};
+use results::table::files::write_atomically;
+use results::table::{Results, StageMeta, StoreError, Table};
+use std::path::{Path, PathBuf};
+
+/// A file and the text that it should have.
+pub struct Rendered {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+const REPORT: &str = "COMPARE.md";
+
+/// The pages with generated parts, beside those of the stages.
+const PAGES: [&str; 3] = ["README.md", "docs/ladder.md", "docs/rows.md"];
+
+/// Writes the report into the run's folder and, of a run of all stages on a GPU, as COMPARE.md of
+/// the workspace at `root`: the committed one knows more than any other run does. Returns a
+/// description of where the report is.
+pub fn write_report(
+    report: &Report<'_>,
+    folder: &Path,
+    root: Option<&Path>,
+) -> Result<String, StoreError> {
+    let text = document::markdown::markdown(&report::document(report, &[]));
+    let path = folder.join(REPORT);
+    write_atomically(&path, text.as_bytes())?;
+    let mut places = format!("run: {}\nreport: {}", folder.display(), path.display());
+    let is_on_gpu = report.view.run.is_some_and(|run| run.gpu().is_some());
+    let is_whole = report.view.is_whole() && !report.view.is_quick();
+    match root {
+        Some(root) if is_on_gpu && is_whole => {
+            let main_path = root.join(REPORT);
+            write_atomically(&main_path, text.as_bytes())?;
+            places += &format!("\nand in {}", main_path.display());
+        }
+        _ => {}
+    }
+    Ok(places)
+}
+
+/// Returns COMPARE.md about the table in the folder `gpu` of results/, with a line for each other
+/// one.
+pub fn report_on(
+    results: &Results,
+    stages: &[StageMeta],
+    gpu: &str,
+    library: Library<'_>,
+) -> String {
+    let tables = tables(results, gpu);
+    let reports = reports(&tables, stages, library);
+    page(&reports)
+}
+
+fn page(reports: &[Report<'_>]) -> String {
+    document::markdown::markdown(&report::document(&reports[0], &reports[1..]))
+}
+
+/// Returns the tables of all GPUs, that of `main` first.
+fn tables(results: &Results, main: &str) -> Vec<Table> {
+    let mut tables = vec![results.of_gpu(main)];
+    for gpu in results.gpus.keys() {
+        if gpu != main {
+            tables.push(results.of_gpu(gpu));
+        }
+    }
+    tables
+}
+
+/// Returns the reports of the tables, the first with what the library chooses.
+fn reports<'a>(
+    tables: &'a [Table],
+    stages: &'a [StageMeta],
+    library: Library<'_>,
+) -> Vec<Report<'a>> {
+    let mut reports = Vec::new();
+    for table in tables {
+        reports.push(verdict::report(View::committed(stages, table)));
+    }
+    if let Some(first) = reports.first_mut() {
+        first.chosen = choice::choices(&first.view, library);
+    }
+    reports
+}
+
+/// Returns COMPARE.md from the table of [`Results::main`], and the pages of the workspace at `root`
+/// that have generated parts.
+pub fn committed(
+    results: &Results,
+    stages: &[StageMeta],
+    root: &Path,
+    library: Library<'_>,
+) -> anyhow::Result<Vec<Rendered>> {
+    let tables = tables(results, results.main(stages).unwrap_or_default());
+    let reports = reports(&tables, stages, library);
+    let mut files = vec![
+        Rendered {
+            path: root.join(REPORT),
+            text: page(&reports),
+        },
+        Rendered {
+            path: root.join("docs/ladder.svg"),
+            text: figure::ladder(&reports[0]),
+        },
+        Rendered {
+            path: root.join("docs/peers.svg"),
+            text: figure::against_peers(&reports[0]),
+        },
+    ];
+    let mut paths: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
+    for stage in stages {
+        paths.push(root.join(&stage.id).join("README.md"));
+    }
+    paths.retain(|path| path.is_file());
+    for path in paths {
+        files.push(with_generated_parts(path, root, &reports)?);
+    }
+    Ok(files)
+}
+
+fn with_generated_parts(
+    path: PathBuf,
+    root: &Path,
+    reports: &[Report<'_>],
+) -> anyhow::Result<Rendered> {
+    let page = std::fs::read_to_string(&path)?;
+    let text = generated::fill(&page, |what| generated::part(what, root, reports))
+        .with_context(|| path.display().to_string())?;
+    Ok(Rendered { path, text })
+}
+
+pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
+    for file in files {
+        write_atomically(&file.path, file.text.as_bytes())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use results::testing::{US, emulated, scenario, timed};
+
+    #[test]
+    fn the_workspace_has_the_report_of_a_whole_run_on_a_gpu_alone() {
+        for (run, is_on_gpu) in [
+            (timed(US), true),
+            (emulated(), false),
+            (scenario::run("timed; tier 0"), false),
+            (scenario::run("timed; stages stage1-cpasync"), false),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let folder = root.path().join("run");
+            let about = verdict::report(View::alone(&run));
+            let places = write_report(&about, &folder, Some(root.path())).unwrap();
+            let read = |folder: &Path| std::fs::read_to_string(folder.join(REPORT)).ok();
+            let written = read(&folder).unwrap();
+            assert!(written.starts_with("# COMPARE"), "{written}");
+            assert_eq!(read(root.path()), is_on_gpu.then_some(written));
+            assert_eq!(places.contains("\nand in "), is_on_gpu, "{places}");
+        }
+    }
+}

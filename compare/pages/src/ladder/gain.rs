@@ -1,0 +1,117 @@
+//! What a stage gains over another.
+
+use super::short;
+use crate::cells::short_ratio;
+use common::metric::Metric;
+use common::verdict::Verdict;
+use document::Cell;
+use results::judge::claims::{self, Claimed};
+use results::judge::verdict::Report;
+use results::table::{ProblemPlace, Relation, Role, Row, StageMeta, Subject};
+
+/// The gain of a stage on a problem, and its claim there.
+pub struct Gain<'a> {
+    /// The stage that the gain is over, unless a table has it in the row above.
+    over: Option<&'a str>,
+    pub measured: Option<&'a Row>,
+    pub claim: Option<&'a Claimed>,
+}
+
+/// Returns the gain that a stage claims on a problem over its predecessor, else over another stage;
+/// where it claims none, what was measured over its predecessor. What is stale, or was wrong, is
+/// not measured.
+pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &ProblemPlace) -> Gain<'a> {
+    let view = &report.view;
+    let predecessor = stage.predecessor.as_deref();
+    let claim = claimed_gain(report, stage, place);
+    let pair = match claim {
+        Some(claim) => claim.claimed.pair(),
+        None => predecessor
+            .and_then(|id| view.stage(id))
+            .and_then(|base| claims::fastest_pair(view, stage, base, place)),
+    };
+    let measured = pair.filter(|row| row.failure().is_none() && !view.is_stale(row));
+    let base = match claim {
+        Some(claim) => Some(claim.base),
+        None => measured.and_then(Row::base).map(Subject::stage),
+    };
+    let is_rung = stage.role == Role::Rung;
+    Gain {
+        over: base.filter(|base| !is_rung || Some(*base) != predecessor),
+        measured,
+        claim: claim.map(|claim| claim.claimed),
+    }
+}
+
+/// A claim over another stage.
+#[derive(Clone, Copy)]
+struct ClaimedGain<'a> {
+    claimed: &'a Claimed,
+    base: &'a str,
+}
+
+/// Returns the claim of a stage on a problem over its predecessor, else over another stage.
+fn claimed_gain<'a>(
+    report: &'a Report<'_>,
+    stage: &StageMeta,
+    place: &ProblemPlace,
+) -> Option<ClaimedGain<'a>> {
+    let mut claims = Vec::new();
+    for claimed in &report.claims {
+        let Relation::Faster { base, .. } = &claimed.claim.relation else {
+            continue;
+        };
+        let is_own = claimed.stage == stage.id && claimed.claim.place == *place;
+        if is_own && base.stage != stage.id {
+            claims.push(ClaimedGain {
+                claimed,
+                base: base.stage,
+            });
+        }
+    }
+    let predecessor = stage.predecessor.as_deref();
+    claims
+        .into_iter()
+        .min_by_key(|claim| Some(claim.base) != predecessor)
+}
+
+impl Gain<'_> {
+    pub fn ratio(&self) -> Option<f64> {
+        self.measured?.value(Metric::SpeedupP50)
+    }
+
+    /// Returns `1.08x (1.10 ✗)`, `0.80x`, of a branch `1.11x over stage6 (1.03)`; nothing if it was
+    /// neither claimed nor measured.
+    pub fn cell(&self) -> Cell {
+        let mut words = Vec::new();
+        words.extend(self.ratio().map(short_ratio));
+        words.extend(self.over.map(|base| format!("over {}", short(base))));
+        words.extend(self.claim.map(|claim| self.claim_words(claim)));
+        let line = words.join(" ");
+        if line.is_empty() {
+            Cell::Empty
+        } else if self.claim.is_none() {
+            Cell::Figure(line)
+        } else {
+            line.into()
+        }
+    }
+
+    fn claim_words(&self, claim: &Claimed) -> String {
+        let mark = match claim.verdict() {
+            _ if self.measured.is_none() => "",
+            None | Some(Verdict::Fail) => " ✗",
+            Some(Verdict::Ambiguous) => " ?",
+            Some(Verdict::Pass | Verdict::NoData) => "",
+        };
+        format!("({:.2}{mark})", at_least(claim))
+    }
+}
+
+/// Returns the least ratio that a claim of speed promises.
+pub fn at_least(claim: &Claimed) -> f64 {
+    match claim.claim.relation {
+        Relation::Faster { at_least, .. } | Relation::FasterThanPeer { at_least, .. } => at_least,
+        _ => f64::NAN,
+    }
+}
