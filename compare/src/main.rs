@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod answer;
-mod cli;
 mod commands;
 #[cfg(test)]
 #[path = "tests/documents.rs"]
@@ -30,20 +29,13 @@ mod testing;
 use answer::{Answer, NoData};
 use anyhow::Context;
 use clap::Parser;
-use cli::{Cli, Command};
-use commands::{
-    accept, candidate, diff, doctor, explain, fuzz, launch, peers, profile, render, run, sanitize,
-    selftest, show, sources,
-};
+use commands::cli::{Cli, Command};
 use common::device::cuda::CudaError;
-use measure::limits;
 use measure::sink::ExecuteError;
 use results::judge::verdict::Exit;
-use signal_hook::consts::SIGXFSZ;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -59,46 +51,12 @@ fn main() -> ExitCode {
 
 /// Runs a command, and prints its answer.
 fn print_answer(command: Command) -> anyhow::Result<Exit> {
-    let answer = match answer(command) {
+    let answer = match commands::answer(command) {
         Ok(answer) => answer,
         Err(error) => Answer::from(error.downcast::<NoData>()?),
     };
     answer.print().context("cannot write to standard output")?;
     Ok(answer.exit)
-}
-
-fn answer(command: Command) -> anyhow::Result<Answer> {
-    // With a handler, a write beyond `ulimit -f` fails and does not end the process.
-    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-    if needs_memory(&command) {
-        limits::check()?;
-    }
-    match command {
-        Command::Run(args) => run::run(&args),
-        Command::Doctor(args) => doctor::doctor(&args),
-        Command::Selftest(args) => selftest::selftest(&args),
-        Command::Diff(args) => diff::diff(&args),
-        Command::Profile(args) => profile::profile(&args),
-        Command::Sanitize(args) => sanitize::sanitize(&args),
-        Command::Peers(args) => peers::peers(&args),
-        Command::Candidate(args) => candidate::candidate(&args),
-        Command::Accept(args) => accept::accept(&args),
-        Command::Render(args) => render::render(&args),
-        Command::Show(args) => show::show(&args),
-        Command::Explain(args) => explain::explain(&args),
-        Command::Fuzz(args) => fuzz::fuzz(&args),
-        Command::Sources => sources::sources(),
-        Command::Launch(args) => launch::launch(&args),
-    }
-}
-
-/// Whether a command launches kernels or computes references. `doctor` reports the limits itself.
-fn needs_memory(command: &Command) -> bool {
-    use Command::{Accept, Diff, Doctor, Render, Show, Sources};
-    !matches!(
-        command,
-        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_) | Sources
-    )
 }
 
 /// Returns the exit code of an error. If a launch failed while the gates ran, a stage has failed;

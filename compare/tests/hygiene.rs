@@ -27,9 +27,6 @@ const WHEEL_BUDGET: usize = 50;
 /// The number of lines that a kernel may have: it is read in one sitting.
 const KERNEL_LINES: usize = 320;
 
-/// The folders of compare/src below the commands, and what each may import.
-const ROOMS: [(&str, &str); 0] = [];
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -988,186 +985,49 @@ fn links_lead_to_files_of_the_repository() {
     expect_none(dead, "links to files that do not exist");
 }
 
-/// Returns what a file of a crate imports from the crate's root, by path in `use` or in the code:
-/// the first name of each path. Tests and comments are left out. `depth` is how many modules the
-/// file lies below the root.
-fn imports(text: &str, depth: usize) -> BTreeSet<String> {
-    let code = code_without_spaces(text).replace(&"super::".repeat(depth), "crate::");
-    let mut names = BTreeSet::new();
-    for (position, path) in code.match_indices("crate::") {
-        let rest = &code[position + path.len()..];
-        match rest.strip_prefix('{') {
-            None => _ = names.insert(first_word(rest)),
-            Some(group) => names.extend(names_in_group(group)),
-        }
-    }
-    names
-}
-
-/// Returns the code of a file without its tests, comments and spaces.
-fn code_without_spaces(text: &str) -> String {
-    let program = text
-        .split("#[cfg(test)]\nmod tests")
-        .next()
-        .unwrap_or_default();
-    let mut is_in_comment = false;
-    let mut code = String::new();
-    for line in program.lines() {
-        code += &code_of(line, &mut is_in_comment);
-    }
-    code.split_whitespace().collect()
-}
-
-fn first_word(text: &str) -> String {
-    let end = text.find(|c| !is_word_part(c)).unwrap_or(text.len());
-    text[..end].to_string()
-}
-
-/// Returns the first names of the paths in a group, which starts behind its brace.
-fn names_in_group(group: &str) -> Vec<String> {
-    let end = group.find(';').unwrap_or(group.len());
-    let mut depth = 0;
-    let mut names = Vec::new();
-    for path in group[..end].split(|c: char| {
-        depth += i32::from(c == '{') - i32::from(c == '}');
-        depth == 0 && c == ','
-    }) {
-        let name = first_word(path);
-        if !name.is_empty() {
-            names.push(name);
-        }
-    }
-    names
-}
-
+/// The compiler keeps everything else from importing a command, whose module is private.
 #[test]
-fn imports_are_found() {
-    for (text, depth, expected) in [
-        ("use crate::judge::{best, cli};", 2, &["judge"][..]),
-        (
-            "use crate::{\n    cli::{Cli, RunArgs},\n    record,\n};",
-            2,
-            &["cli", "record"],
-        ),
-        ("fn f(of: &crate::run::Finished) {}", 2, &["run"]),
-        ("use super::super::select;", 2, &["select"]),
-        ("use super::row; use common::metric; // crate::cli", 2, &[]),
-        (
-            "use crate::record;\n#[cfg(test)]\nmod tests {\n    use crate::cli;\n}",
-            2,
-            &["record"],
-        ),
-        ("pub use super::cli;", 1, &["cli"]),
-    ] {
-        let names = Vec::from_iter(imports(text, depth));
-        assert_eq!(names, expected, "{text}");
+fn no_command_names_another() {
+    let folder = root().join("compare/src/commands");
+    let mut commands = BTreeSet::new();
+    for path in rust_files_below(&folder) {
+        commands.insert(command_of(&path, &folder));
     }
-}
-
-/// A file of the program and the names that it imports.
-struct ProgramFile {
-    /// The path in compare/src.
-    path: PathBuf,
-    imports: BTreeSet<String>,
-}
-
-/// Returns the files of the program in `folder` of compare/src, without tests.
-fn program_files(folder: &str) -> Vec<ProgramFile> {
-    let source = root().join("compare/src");
-    let mut files = Vec::new();
-    for file in rust_files_below(&source.join(folder)) {
-        let is_test = file.iter().any(|part| {
-            ["tests", "tests.rs", "testing", "testing.rs"].contains(&&*part.to_string_lossy())
-        });
-        if is_test {
+    for other in ["cli", "mod"] {
+        commands.remove(other);
+    }
+    assert!(commands.contains("run"), "{commands:?}");
+    let mut wrong = Vec::new();
+    for path in rust_files_below(&folder) {
+        let own = command_of(&path, &folder);
+        if !commands.contains(&own) {
             continue;
         }
-        let path = file.strip_prefix(&source).unwrap().to_path_buf();
-        let depth = path.iter().count() - usize::from(path.ends_with("mod.rs"));
-        files.push(ProgramFile {
-            path,
-            imports: imports(&read(&file), depth),
-        });
-    }
-    files
-}
-
-/// Returns the modules of the commands: those that `main` dispatches to, `run::run(&args)`.
-fn commands(main: &str) -> BTreeSet<String> {
-    main.lines().filter_map(command_of_arm).collect()
-}
-
-/// Returns the module that an arm of `main` calls.
-fn command_of_arm(line: &str) -> Option<String> {
-    let (_, call) = line.trim().strip_prefix("Command::")?.split_once(" => ")?;
-    let (module, function) = call.strip_suffix("(&args),")?.split_once("::")?;
-    (module == function).then(|| module.to_string())
-}
-
-#[test]
-fn no_command_is_imported() {
-    let commands = commands(&read(&root().join("compare/src/main.rs")));
-    assert!(
-        commands.len() >= 10 && commands.contains("run"),
-        "main.rs was not understood: {commands:?}"
-    );
-    let mut wrong = Vec::new();
-    for ProgramFile { path, imports } in program_files("") {
-        let is_command_line = path == Path::new("main.rs") || path == Path::new("cli.rs");
-        if !is_command_line && imports.contains("commands") {
-            wrong.push(format!("{} imports a command", path.display()));
-        }
-    }
-    for file in rust_files_below(&root().join("compare/src/commands")) {
-        // `super::` in the file of a command is the folder of the commands.
-        let is_command = file.parent().unwrap().ends_with("commands");
-        if is_command && !imports(&read(&file), 1).is_disjoint(&commands) {
-            wrong.push(format!("{} imports another command", file.display()));
-        }
-    }
-    expect_none(
-        wrong,
-        "a command is imported: move what both need into a room or a file beside the commands",
-    );
-}
-
-#[test]
-fn no_room_imports_one_before_it() {
-    let mut wrong = Vec::new();
-    for (room, allowed) in ROOMS {
-        for ProgramFile { path, imports } in program_files(room) {
-            for import in imports {
-                if import != room && !allowed.split(' ').any(|other| other == import) {
-                    wrong.push(format!("{} imports {import}", path.display()));
-                }
+        // In a file of the folder `super` is the folder, and in one below it `super::super`.
+        let depth = path.strip_prefix(&folder).unwrap().iter().count();
+        let above = "super::".repeat(depth);
+        let text = read(&path);
+        for other in commands.iter().filter(|other| **other != own) {
+            if text.contains(&format!("commands::{other}::"))
+                || text.contains(&format!("use {above}{other}"))
+            {
+                wrong.push(format!("{} imports {other}", shown(&path)));
             }
         }
     }
     expect_none(
         wrong,
-        "a room imports one that `ROOMS` does not allow it: hand over what is needed as data, or \
-         move what both need into a room that both may import",
+        "a command imports another: move what both need beside compare/src/commands or into a \
+         crate below",
     );
 }
 
-/// Each row of the page's table has a room, and the rooms that it may import.
-#[test]
-fn architecture_names_what_a_room_may_import() {
-    let page = read(&root().join("ARCHITECTURE.md"));
-    for (room, allowed) in ROOMS {
-        let start = format!("| `{room}/` | ");
-        let row = page
-            .lines()
-            .find_map(|line| line.strip_prefix(&start))
-            .unwrap_or_else(|| panic!("ARCHITECTURE.md has no row of {room}/"));
-        let (imports, _) = row.split_once(" | ").expect("three columns");
-        let expected = if allowed.is_empty() {
-            "none".to_string()
-        } else {
-            format!("`{}`", allowed.replace(' ', "`, `"))
-        };
-        assert_eq!(imports, expected, "ARCHITECTURE.md, what {room}/ imports");
-    }
+/// Returns the command that a file below the folder of the commands belongs to.
+fn command_of(path: &Path, folder: &Path) -> String {
+    let below = path.strip_prefix(folder).unwrap();
+    let first = below.iter().next().unwrap();
+    let stem = Path::new(first).file_stem().unwrap();
+    stem.to_string_lossy().into_owned()
 }
 
 /// The page is what `explain` and people look up: every planted fault and every kind of hazard has

@@ -1,7 +1,7 @@
 //! The commands of docs/recipes.md and of the pages that newcomers read: parsed, and their names
 //! looked up.
 
-use crate::cli::Cli;
+use crate::commands::cli::Cli;
 use clap::Parser;
 use measure::select::{self, Chosen};
 use results::table::StageMeta;

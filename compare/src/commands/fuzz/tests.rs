@@ -1,6 +1,6 @@
 use super::search::{End, Failure, Finding, Found};
 use super::*;
-use crate::cli::{Cli, Command};
+use crate::commands::cli::{Cli, Command};
 use clap::Parser;
 use common::placement::Order;
 use common::verdict::{GateId, GateResult};

@@ -1,6 +1,6 @@
 use super::choose::items;
 use super::*;
-use crate::cli::Cli;
+use crate::commands::cli::Cli;
 use clap::Parser;
 use common::format::Format;
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -818,7 +818,7 @@ fn a_graph_is_replayed_for_a_second_beside_its_chunks() {
 
 fn args(flags: &[&str]) -> PeersArgs {
     match Cli::parse_from(["compare", "peers"].iter().chain(flags)).command {
-        Some(crate::cli::Command::Peers(args)) => args,
+        Some(crate::commands::cli::Command::Peers(args)) => args,
         other => panic!("{other:?}"),
     }
 }

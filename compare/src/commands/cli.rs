@@ -17,7 +17,7 @@ pub struct Cli {
     pub command: Option<Command>,
     /// The flags of `run`.
     #[command(flatten)]
-    pub run: crate::commands::run::RunArgs,
+    pub run: super::run::RunArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -25,44 +25,44 @@ pub struct Cli {
 pub enum Command {
     /// Check the stages, time them if there is a GPU, and write the run's rows and its report (the
     /// default)
-    Run(crate::commands::run::RunArgs),
+    Run(super::run::RunArgs),
     /// List what this machine has of compilers, GPU, tools and peers, and what installs the rest
-    Doctor(crate::commands::doctor::DoctorArgs),
+    Doctor(super::doctor::DoctorArgs),
     /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills
     /// every mutant
-    Selftest(crate::commands::selftest::SelftestArgs),
+    Selftest(super::selftest::SelftestArgs),
     /// Compare runs, tables or git revisions: what is faster, slower, uses more registers or shared
     /// memory, or is wrong
-    Diff(crate::commands::diff::DiffArgs),
+    Diff(super::diff::DiffArgs),
     /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or
     /// parts of a table or run
-    Show(crate::commands::show::ShowArgs),
+    Show(super::show::ShowArgs),
     /// Add Nsight Compute (ncu) metrics of each variant's launch to a run
-    Profile(crate::commands::profile::ProfileArgs),
+    Profile(super::profile::ProfileArgs),
     /// Add compute-sanitizer's findings on each variant to a run (gate C7)
-    Sanitize(crate::commands::sanitize::SanitizeArgs),
+    Sanitize(super::sanitize::SanitizeArgs),
     /// Add timings of PyTorch and other libraries to a run: same problems, same GPU, interleaved
     /// with ours
-    Peers(crate::commands::peers::PeersArgs),
+    Peers(super::peers::PeersArgs),
     /// Check a Python callable of your own with the same gates, and time it against the ladder and
     /// PyTorch
-    Candidate(crate::commands::candidate::CandidateArgs),
+    Candidate(super::candidate::CandidateArgs),
     /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
-    Explain(crate::commands::explain::ExplainArgs),
+    Explain(super::explain::ExplainArgs),
     /// Put random problems, layouts and inputs through the gates, and shrink what fails to the
     /// smallest case
-    Fuzz(crate::commands::fuzz::FuzzArgs),
+    Fuzz(super::fuzz::FuzzArgs),
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
-    Accept(crate::commands::accept::AcceptArgs),
+    Accept(super::accept::AcceptArgs),
     /// Render COMPARE.md and the generated parts of other pages from the committed tables, without
     /// running anything
-    Render(crate::commands::render::RenderArgs),
+    Render(super::render::RenderArgs),
     /// Print hashes of the program and of each stage, by which `scripts/review` chooses what to run
     #[command(hide = true)]
     Sources,
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]
-    Launch(crate::commands::launch::LaunchArgs),
+    Launch(super::launch::LaunchArgs),
 }
 
 #[cfg(test)]
