@@ -5,7 +5,7 @@
 #[path = "../src/git.rs"]
 mod git;
 
-use cargo_metadata::{Metadata, MetadataCommand};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -1028,6 +1028,47 @@ fn command_of(path: &Path, folder: &Path) -> String {
     let first = below.iter().next().unwrap();
     let stem = Path::new(first).file_stem().unwrap();
     stem.to_string_lossy().into_owned()
+}
+
+/// Each crate of the program has a row in the page's table, which says what its manifest does.
+#[test]
+fn architecture_names_what_a_crate_imports() {
+    let page = read(&root().join("ARCHITECTURE.md"));
+    let (_, table) = page.split_once("| crate | imports | what |\n").unwrap();
+    let mut packages = metadata(&root()).packages;
+    packages.retain(|package| is_of_program(package.manifest_path.as_std_path()));
+    assert!(packages.len() >= 7, "cargo metadata was not understood");
+    for package in &packages {
+        let mut imports = Vec::new();
+        for dependency in &package.dependencies {
+            let is_ours = packages.iter().any(|other| *other.name == *dependency.name);
+            if is_ours && dependency.kind == DependencyKind::Normal {
+                imports.push(format!("`{}`", dependency.name));
+            }
+        }
+        let folder = package.manifest_path.parent().unwrap().as_std_path();
+        let start = format!("| `{}/` | ", shown(folder));
+        let row = table
+            .lines()
+            .find_map(|line| line.strip_prefix(&start))
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md has no row of {}", shown(folder)));
+        let (cell, _) = row.split_once(" | ").expect("three columns");
+        let mut named: Vec<&str> = cell.split(", ").filter(|name| *name != "none").collect();
+        named.sort_unstable();
+        assert_eq!(
+            named,
+            imports,
+            "ARCHITECTURE.md, what {} imports",
+            shown(folder)
+        );
+    }
+}
+
+/// Returns whether a manifest is of a crate that the program consists of.
+fn is_of_program(manifest: &Path) -> bool {
+    let folder = manifest.parent().unwrap();
+    let root = root();
+    folder.starts_with(root.join("compare")) || folder == root.join("attention-ladder/choice")
 }
 
 /// The page is what `explain` and people look up: every planted fault and every kind of hazard has

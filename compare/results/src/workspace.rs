@@ -9,7 +9,7 @@ pub const CHOICE: &str = "attention-ladder/choice";
 #[derive(Debug, thiserror::Error)]
 #[error("the current folder is not inside the workspace; go there, or {instead}")]
 pub struct OutsideWorkspace {
-    /// What to do instead, in the imperative.
+    /// The remedy, in the imperative.
     instead: String,
 }
 
