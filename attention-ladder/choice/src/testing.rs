@@ -28,6 +28,7 @@ pub fn drawn_run(stages: &[LoadedStage], count: usize) -> Run {
     drawn_on(stages, count, 132)
 }
 
+/// Returns such a run on a GPU with `sms` multiprocessors.
 pub fn drawn_on(stages: &[LoadedStage], count: usize, sms: u32) -> Run {
     let mut run = Run::new(session(builds::builds(stages))).on_gpu(GPU);
     if let Gpu::Present {
