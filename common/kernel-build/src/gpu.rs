@@ -399,6 +399,28 @@ mod tests {
         }
     }
 
+    /// It stands for a whole stage with its launch, for people who do not read Rust. Translated to
+    /// PTX alone, which takes half as long.
+    #[test]
+    fn the_standalone_example_compiles_with_nvcc_alone() {
+        let root = workspace_root();
+        let Some(nvcc) = nvcc(root) else { return };
+        let source = root.join("examples/standalone.cu");
+        let lines = std::fs::read_to_string(&source).unwrap().lines().count();
+        assert!(lines <= 100, "{lines} lines");
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(&nvcc);
+        command
+            .args(["-std=c++17", "-diag-suppress=177", "-c"])
+            .args(["-gencode", "arch=compute_90,code=compute_90"])
+            .arg("-I")
+            .arg(root.join("common/cuda"))
+            .arg("-o")
+            .arg(folder.path().join("standalone.o"))
+            .arg(source);
+        run(&mut command, "nvcc", "examples/standalone.cu").unwrap();
+    }
+
     /// Compiles a stage's kernel with another text and returns the hashes of its machine code.
     fn machine_code(nvcc: &Path, kernel: &Path, text: &str) -> BTreeMap<String, String> {
         let folder = tempfile::tempdir().unwrap();
