@@ -38,7 +38,7 @@ fn parse_columns(size: &str) -> Option<usize> {
 }
 
 fn choose_width(columns: Option<&str>, terminal: impl Fn() -> Option<usize>) -> usize {
-    let variable = columns.and_then(|columns| columns.parse().ok());
+    let variable = columns.and_then(|number| number.parse().ok());
     match variable.or_else(terminal) {
         None | Some(0) => WIDTH,
         Some(width) => width.max(MIN_WIDTH),

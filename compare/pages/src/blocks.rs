@@ -65,7 +65,7 @@ pub fn first_bullets(
     command: &str,
 ) -> Vec<Block> {
     let texts: Vec<Text> = lines.into_iter().collect();
-    first_items(&texts, max, |lines| Block::Bullets(lines.to_vec()), command)
+    first_items(&texts, max, |shown| Block::Bullets(shown.to_vec()), command)
 }
 
 /// Returns the first `max` items, as a table or list, and a command that shows the others.

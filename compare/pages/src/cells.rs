@@ -24,7 +24,7 @@ pub fn or_empty(content: Option<impl Into<Cell>>) -> Cell {
 pub fn noted(content: impl Into<Cell>, note: Option<&str>) -> Cell {
     let cell = content.into();
     match note {
-        Some(note) => cell.noted(note),
+        Some(words) => cell.noted(words),
         None => cell,
     }
 }
@@ -32,15 +32,15 @@ pub fn noted(content: impl Into<Cell>, note: Option<&str>) -> Cell {
 /// Returns a row's figure with the digits and unit of its metric, a ratio with its interval; a dash
 /// if the row has none.
 pub fn figure_cell(row: Option<&Row>, metric: Metric) -> Cell {
-    let Some(row) = row else {
+    let Some(measured) = row else {
         return Cell::Missing;
     };
     if metric.spec().unit == Unit::Ratio
-        && let Some(ratio) = row.figures.get(&metric)
+        && let Some(ratio) = measured.figures.get(&metric)
     {
         return ratio_cell(*ratio, 3);
     }
-    match row.value(metric) {
+    match measured.value(metric) {
         Some(value) => Cell::Figure(metric.show(value)),
         None => Cell::Missing,
     }

@@ -138,9 +138,9 @@ pub fn title(stage: &StageMeta) -> String {
 fn checked_variant(report: &Report<'_>, stage: &StageMeta) -> Option<Subject> {
     let default = stage.subject(&stage.default_variant);
     let mut subjects = [default].into_iter().chain(stage.subjects());
-    subjects.find(|subject| {
-        let state = state_of(report, subject);
-        state.is_some_and(|state| !matches!(state, State::NotRun(_)))
+    subjects.find(|subject| match state_of(report, subject) {
+        None | Some(State::NotRun(_)) => false,
+        Some(_) => true,
     })
 }
 
@@ -180,7 +180,7 @@ fn count_cell(count: &Count, own: Option<&Row>, before: Option<&Row>) -> Cell {
     };
     let shown = compact(value);
     match before.and_then(|row| count.value(row)) {
-        Some(before) if before > 0.0 => format!("{shown} {:.2}x", value / before).into(),
+        Some(base) if base > 0.0 => format!("{shown} {:.2}x", value / base).into(),
         _ => shown.into(),
     }
 }
@@ -226,7 +226,7 @@ fn build_figures(report: &Report<'_>, stage: &StageMeta, subject: &Subject) -> T
     let blocks = built.and_then(|row| blocks::per_sm(table, row, row.value(Metric::Occupancy)?));
     row! {
         "registers" => or_dash(figure(Metric::Registers)),
-        "blocks per SM" => or_dash(blocks.map(|blocks| blocks.to_string())),
+        "blocks per SM" => or_dash(blocks.map(|number| number.to_string())),
         "instructions in the main loop" => or_dash(figure(Metric::LoopInstructions)),
     }
 }

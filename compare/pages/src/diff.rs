@@ -66,7 +66,7 @@ struct Limits {
 
 impl Limits {
     /// Returns the share that a table has of `max` lines.
-    fn of(self, max: usize) -> usize {
+    fn share(self, max: usize) -> usize {
         if self.is_whole {
             usize::MAX
         } else {
@@ -76,26 +76,34 @@ impl Limits {
 }
 
 fn pair_sections(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
-    let figures = |group, lay_lines: fn(&[&Difference]) -> Vec<Line>| {
-        let lines = lay_lines(&shown(pair, group));
-        let lay_out = |shown_lines: &[Line]| Block::Table(moved::table(shown_lines));
-        first_items(&lines, limits.of(MAX_FIGURES), lay_out, COMMAND)
-    };
-    let resources = figures(Group::Resources, moved::figures);
+    let times = moved::times(&shown(pair, Group::Latency));
+    let figures_of = |group| figure_blocks(&moved::figures(&shown(pair, group)), limits);
     let mut blocks = sections(
         Block::subsection,
         [
             Titled::new("Missing data", required(pair, limits)),
             Titled::new("Gates and claims", gates(pair, limits)),
-            Titled::new("Time", figures(Group::Latency, moved::times)),
-            Titled::new("Registers, shared memory and code", resources),
-            Titled::new("Counters", figures(Group::Counters, moved::figures)),
-            Titled::new("Errors", figures(Group::Errors, moved::figures)),
+            Titled::new("Time", figure_blocks(&times, limits)),
+            Titled::new(
+                "Registers, shared memory and code",
+                figures_of(Group::Resources),
+            ),
+            Titled::new("Counters", figures_of(Group::Counters)),
+            Titled::new("Errors", figures_of(Group::Errors)),
             Titled::new("New", added(pair, limits)),
         ],
     );
     blocks.extend(drift(pair));
     blocks
+}
+
+fn figure_blocks(lines: &[Line], limits: Limits) -> Vec<Block> {
+    first_items(
+        lines,
+        limits.share(MAX_FIGURES),
+        |shown_lines| Block::Table(moved::table(shown_lines)),
+        COMMAND,
+    )
 }
 
 /// Returns what has moved in a group, the worst first, else in the order of the ladder.
@@ -116,7 +124,7 @@ fn gates(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
     let mut changed = shown(pair, Group::Gates);
     changed.retain(|difference| !is_new_variant(difference));
     let lay_out = |changes: &[&Difference]| Block::Table(changes_table(changes));
-    first_items(&changed, limits.of(MAX_GATES), lay_out, COMMAND)
+    first_items(&changed, limits.share(MAX_GATES), lay_out, COMMAND)
 }
 
 fn is_new_variant(difference: &Difference) -> bool {
@@ -133,7 +141,7 @@ fn required(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
             lines.push(format!("{}: {title}: {}", difference.subject, difference.why).into());
         }
     }
-    first_bullets(lines, limits.of(MAX_MISSING), COMMAND)
+    first_bullets(lines, limits.share(MAX_MISSING), COMMAND)
 }
 
 fn added(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
@@ -143,7 +151,7 @@ fn added(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
     let names = distinct(new.map(|difference| difference.subject.to_string()));
     first_bullets(
         names.into_iter().map(Into::into),
-        limits.of(MAX_NEW),
+        limits.share(MAX_NEW),
         "compare show gates latencies",
     )
 }

@@ -35,8 +35,8 @@ pub fn write_report(
     let is_on_gpu = report.view.run.is_some_and(|run| run.gpu().is_some());
     let is_whole = report.view.is_whole() && !report.view.is_quick();
     match root {
-        Some(root) if is_on_gpu && is_whole => {
-            let main_path = root.join(REPORT);
+        Some(workspace) if is_on_gpu && is_whole => {
+            let main_path = workspace.join(REPORT);
             write_atomically(&main_path, text.as_bytes())?;
             places += &format!("\nand in {}", main_path.display());
         }
@@ -147,6 +147,10 @@ mod tests {
     use super::*;
     use results::testing::{US, emulated, scenario, timed};
 
+    fn report_in(folder: &Path) -> Option<String> {
+        std::fs::read_to_string(folder.join(REPORT)).ok()
+    }
+
     #[test]
     fn the_workspace_has_the_report_of_a_whole_run_on_a_gpu_alone() {
         for (run, is_on_gpu) in [
@@ -159,10 +163,9 @@ mod tests {
             let folder = root.path().join("run");
             let about = verdict::report(View::alone(&run));
             let places = write_report(&about, &folder, Some(root.path())).unwrap();
-            let read = |folder: &Path| std::fs::read_to_string(folder.join(REPORT)).ok();
-            let written = read(&folder).unwrap();
+            let written = report_in(&folder).unwrap();
             assert!(written.starts_with("# COMPARE"), "{written}");
-            assert_eq!(read(root.path()), is_on_gpu.then_some(written));
+            assert_eq!(report_in(root.path()), is_on_gpu.then_some(written));
             assert_eq!(places.contains("\nand in "), is_on_gpu, "{places}");
         }
     }

@@ -47,9 +47,12 @@ pub fn fill(
     let mut filled = parts.next().unwrap_or_default().to_string();
     let mut has_part = false;
     for part in parts {
-        let (what, rest) = split_part(part)?;
-        let generated = generate(what)?;
-        filled += &format!("{BEGIN}{what} -->\n{}\n{END}{rest}", generated.trim_end());
+        let Part { request, rest } = Part::split(part)?;
+        let generated = generate(request)?;
+        filled += &format!(
+            "{BEGIN}{request} -->\n{}\n{END}{rest}",
+            generated.trim_end()
+        );
         has_part = true;
     }
     if has_part {
@@ -59,12 +62,25 @@ pub fn fill(
     }
 }
 
-/// Returns what a part asks for, and the text behind it.
-fn split_part(part: &str) -> Result<(&str, &str), TemplateError> {
-    let split = part
-        .split_once(" -->\n")
-        .and_then(|(what, rest)| Some((what, rest.split_once(END)?.1)));
-    split.ok_or_else(|| TemplateError::Open(part.lines().next().unwrap_or_default().into()))
+/// A generated part of a page, and the text from there to the next one.
+struct Part<'a> {
+    /// The words that say what is generated, such as `gain stage7-wgmma`.
+    request: &'a str,
+    /// The text behind the part's end.
+    rest: &'a str,
+}
+
+impl<'a> Part<'a> {
+    /// Splits the text behind a [`BEGIN`]. Refuses a part that has no end.
+    fn split(text: &'a str) -> Result<Self, TemplateError> {
+        let (request, body) = text.split_once(" -->\n").ok_or_else(|| open_part(text))?;
+        let (_, rest) = body.split_once(END).ok_or_else(|| open_part(text))?;
+        Ok(Self { request, rest })
+    }
+}
+
+fn open_part(text: &str) -> TemplateError {
+    TemplateError::Open(text.lines().next().unwrap_or_default().into())
 }
 
 /// Returns the part that a page asks for; `reports` are those of the GPU models, that of COMPARE.md
@@ -229,7 +245,7 @@ fn claim_row(claimed: &Claimed) -> Option<TableRow> {
         "on" => claimed.claim.place.to_string(),
         "claimed" => ratio_cell(ladder::at_least(claimed), 2),
         "measured" => measured_ratio(claimed),
-        "same preset" => or_empty(same_preset.map(|ratio| ratio_cell(ratio, 2))),
+        "same preset" => or_empty(same_preset.map(|same| ratio_cell(same, 2))),
         "verdict" => standing(claimed),
     })
 }

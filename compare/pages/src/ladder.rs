@@ -109,10 +109,16 @@ pub fn tables(report: &Report<'_>, heading: impl Fn(String) -> Block) -> Vec<Blo
 }
 
 fn stage_tables(report: &Report<'_>, heading: impl Fn(String) -> Block) -> Vec<Block> {
-    let (rungs, branches): (Vec<&StageMeta>, Vec<&StageMeta>) =
-        shown_stages(report).partition(|stage| stage.role == Role::Rung);
+    let mut rungs = Vec::new();
+    let mut branches = Vec::new();
+    for stage in shown_stages(report) {
+        match stage.role {
+            Role::Rung => rungs.push(stage),
+            Role::Branch { purpose, .. } => branches.push((purpose, stage)),
+        }
+    }
     // Branches of one purpose stand together.
-    let by_purpose = grouped(branches.into_iter().map(|stage| (purpose(stage), stage)));
+    let by_purpose = grouped(branches);
     let branches_in_order = by_purpose.into_iter().flat_map(|(_, stages)| stages);
     let parts = [
         Titled::new("Main path", stages_table(report, rungs)),
@@ -183,18 +189,18 @@ fn branch_row(
     place: &ProblemPlace,
 ) -> TableRow {
     let view = &report.view;
-    let row = alone(view, stage, place);
+    let timed_row = alone(view, stage, place);
     row! {
         "for" => purpose,
         "stage" => &stage.id,
         "what changes" => &stage.idea,
         "problem" => format!("{place}, {}", extents(&place.shape)),
         "µs" => time(report, stage, place),
-        "rate (share)" => or_empty(row.and_then(|row| rate(view, row, unit(place)))),
-        "SM MHz" => or_empty(row.and_then(clock)),
-        "W" => or_empty(row.and_then(power)),
-        "mJ per call" => or_empty(row.and_then(energy)),
-        "regime" => or_empty(row.and_then(regime)),
+        "rate (share)" => or_empty(timed_row.and_then(|row| rate(view, row, unit(place)))),
+        "SM MHz" => or_empty(timed_row.and_then(clock)),
+        "W" => or_empty(timed_row.and_then(power)),
+        "mJ per call" => or_empty(timed_row.and_then(energy)),
+        "regime" => or_empty(timed_row.and_then(regime)),
         "gain (claimed)" => gain(report, stage, place).cell(),
     }
 }
@@ -299,8 +305,10 @@ fn is_of_bytes(place: &ProblemPlace) -> bool {
 }
 
 pub fn kind(place: &ProblemPlace) -> Kind {
-    let named = place.extents().and_then(|shape| shape.named());
-    named.map_or(Kind::Other, |named| named.kind)
+    match place.extents().and_then(|shape| shape.named()) {
+        Some(named) => named.kind,
+        None => Kind::Other,
+    }
 }
 
 pub fn unit(place: &ProblemPlace) -> &'static str {
@@ -356,18 +364,27 @@ pub fn rate_of(place: &ProblemPlace, us: f64) -> Option<f64> {
 /// Returns what the figures of the tables are, the sessions that they are from, and the command
 /// that fills empty cells; nothing where there is no figure.
 pub fn about(report: &Report<'_>) -> Option<Block> {
-    explanation(report, about_times)
+    explanation(report, Detail::Sessions)
 }
 
-/// Returns what `about_times` says of the sessions' figures, and what is not shown.
-fn explanation(
-    report: &Report<'_>,
-    about_times: fn(&Report<'_>, &[String]) -> String,
-) -> Option<Block> {
+/// The detail in which a page explains its times.
+#[derive(Clone, Copy)]
+enum Detail {
+    /// What is measured and the sessions, for COMPARE.md and `show`.
+    Sessions,
+    /// What a reader of the README needs.
+    Short,
+}
+
+/// Returns what the figures are, and why a latency is not shown.
+fn explanation(report: &Report<'_>, detail: Detail) -> Option<Block> {
     let mut sentences = Vec::new();
     let sessions = sessions_of_figures(report);
     if !sessions.is_empty() {
-        sentences.push(about_times(report, &sessions));
+        sentences.push(match detail {
+            Detail::Sessions => about_times(report, &sessions),
+            Detail::Short => about_times_in_short(report),
+        });
         sentences.push(match gap(report) {
             Some(command) => format!(
                 "An empty cell is the first row or was not measured: on a GPU `{command}` \
@@ -412,7 +429,7 @@ fn about_times(report: &Report<'_>, sessions: &[String]) -> String {
 }
 
 /// Returns what a reader needs for the README's tables; COMPARE.md has the rest.
-fn about_times_in_short(report: &Report<'_>, _sessions: &[String]) -> String {
+fn about_times_in_short(report: &Report<'_>) -> String {
     let regime = match regime_at_large(report) {
         Some(Regime::Sustained) => ", at big sustained at the power limit",
         Some(Regime::Burst) | None => "",
@@ -505,8 +522,8 @@ fn time_beside_peer(view: &View<'_>, problem: &Problem<'_>) -> Option<String> {
         None
     };
     let rate_words = match share {
-        Some(share) => format!(
-            ": {} TFLOP/s, {share:.0} % of a matrix product",
+        Some(percent) => format!(
+            ": {} TFLOP/s, {percent:.0} % of a matrix product",
             three_digits(rate / 1e12)
         ),
         None => String::new(),
@@ -532,7 +549,7 @@ pub fn readme(report: &Report<'_>) -> Vec<Block> {
             other => other,
         });
     }
-    blocks.extend(explanation(report, about_times_in_short));
+    blocks.extend(explanation(report, Detail::Short));
     if let Some(score) = score(&report.view) {
         let text = Text::from("Against PyTorch, cuDNN and FlashAttention-3 and -4: ")
             .strong(score)

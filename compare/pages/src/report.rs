@@ -160,7 +160,7 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     ];
     let mut labelled_lines = Vec::new();
     for (label, line) in lines {
-        labelled_lines.extend(line.map(|line| labelled(label, line)));
+        labelled_lines.extend(line.map(|words| labelled(label, words)));
     }
     labelled_lines
 }
@@ -459,23 +459,26 @@ fn beside_peers(report: &Report<'_>, problem: &Problem<'_>) -> TableRow {
     let stage = ladder::short(ours.subject.stage()).trim_start_matches("stage");
     let rate = ladder::rate_of(place, us).map(|rate| us_cell(rate / 1e12));
     let chosen = report.chosen.get(place);
-    let time_of = |is_wanted: &dyn Fn(&Row) -> bool| {
-        let arm = peers::beside(&report.view.table, ours, is_wanted);
-        or_empty(arm.map(|row| us_cell(best::p50(row))))
-    };
+    let table = &report.view.table;
+    let library = peers::beside(table, ours, |row| Some(&row.subject) == chosen);
     let mut cells = row! {
         "problem" => text(place),
         "size" => ladder::extents(&place.shape),
         "regime" => or_empty(ladder::regime(ours)),
         "ours (stage)" => us_cell(us).noted(stage),
         ladder::unit(place) => or_empty(rate),
-        "library" => time_of(&|row| Some(&row.subject) == chosen),
+        "library" => time_cell(library),
     };
     for column in &PEERS {
-        cells.push((column.title.into(), time_of(&|row| column.has(row))));
+        let peer = peers::beside(table, ours, |row| column.has(row));
+        cells.push((column.title.into(), time_cell(peer)));
     }
     cells.push(("best peer / ours".into(), over_fastest(problem)));
     cells
+}
+
+fn time_cell(row: Option<&Row>) -> Cell {
+    or_empty(row.map(|timed| us_cell(best::p50(timed))))
 }
 
 /// Returns the fastest peer's time / ours, with its interval where that is not all above 1, and the
@@ -532,15 +535,15 @@ fn open_claims_table(open: &[&Claimed]) -> Block {
 }
 
 fn claim_row(claimed: &Claimed) -> TableRow {
-    let base = base_of(claimed);
+    let base_name = base_of(claimed);
     let recorded_reason = claimed
         .negative
         .as_ref()
         .and_then(|negative| negative.why.split(". ").next())
         .filter(|why| why.len() <= MAX_CLAUSE);
-    let is_undecided = base.is_some() && claimed.verdict() == Some(Verdict::Ambiguous);
+    let is_undecided = base_name.is_some() && claimed.verdict() == Some(Verdict::Ambiguous);
     let why = recorded_reason.or(is_undecided.then_some(UNDECIDED));
-    let (title, goal, measured) = match base {
+    let (title, goal, measured) = match base_name {
         Some(base) => (
             speed_title(claimed, &base),
             format!("{:.2}x", ladder::at_least(claimed)),

@@ -136,13 +136,16 @@ mod tests {
     use results::testing::ladder;
 
     fn layout(instance: &str, buffers: &[(&str, usize)], bytes: usize) -> Layout {
-        let buffers = buffers.iter().map(|(name, bytes)| Buffer {
-            name: name.to_string(),
-            bytes: *bytes,
-        });
+        let mut named_buffers = Vec::new();
+        for (name, size) in buffers {
+            named_buffers.push(Buffer {
+                name: name.to_string(),
+                bytes: *size,
+            });
+        }
         Layout {
             instance: instance.into(),
-            buffers: buffers.collect(),
+            buffers: named_buffers,
             bytes,
         }
     }

@@ -224,8 +224,10 @@ impl Show<'_> {
 }
 
 fn claim_columns(claimed: &Claimed) -> TableRow {
-    let negative = claimed.negative.as_ref();
-    let recorded = negative.map(|negative| negative.measured.as_str());
+    let recorded = claimed
+        .negative
+        .as_ref()
+        .map(|negative| negative.measured.as_str());
     let same_preset = claimed.finding.same_preset;
     row! {
         "recorded as refuted" => or_dash(recorded),

@@ -66,8 +66,8 @@ mod tests {
         let before =
             scenario::run("timed 24 20 40; clean; scalar gpu all: C3 fail; identity 1 old");
         let table = diff::accepted(&before.named("1"), &Table::default());
-        let words = "emulated; stages stage0-scalar; tier 0; - scalar; - cpasync";
-        let run = scenario::run(words).named("2");
+        let checks = "emulated; stages stage0-scalar; tier 0; - scalar; - cpasync";
+        let run = scenario::run(checks).named("2");
         let report = report_of_checks(&run, &table);
         assert_eq!(report.overall().exit, Exit::Pass, "{:?}", report.failures);
         let states = report.states.iter().map(|(_, state)| state);

@@ -229,8 +229,8 @@ fn compare_md_stays_small_with_more_stages() {
     let report = verdict::report(View::committed(&stages, &table));
     let mut columns = Vec::new();
     for block in ladder::tables(&report, Block::subsection) {
-        if let Block::Table(table) = block {
-            columns.push(table.columns.len());
+        if let Block::Table(shown) = block {
+            columns.push(shown.columns.len());
         }
     }
     // W and mJ per call are the last two of the main path that not every table has.

@@ -79,7 +79,7 @@ fn latency_line(report: &Report<'_>, stage: &StageMeta) -> Line {
         name: counted::title(stage),
         value: us,
         text: match us {
-            Some(us) => format!("{} µs", three_digits(us)),
+            Some(time) => format!("{} µs", three_digits(time)),
             None => "not measured".into(),
         },
         note: gain_note(report, stage, &place),
@@ -134,7 +134,7 @@ pub fn peers_chart(report: &Report<'_>) -> Chart {
     groups.sort_by_key(|((kind, _), _)| *kind);
     let lines = groups
         .into_iter()
-        .map(|((kind, dtype), ratios)| peers_line(kind, dtype, ratios));
+        .map(|((kind, dtype), members)| peers_line(kind, dtype, members));
     Chart {
         title: format!(
             "Fastest peer's time / ours, {}",

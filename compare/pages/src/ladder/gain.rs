@@ -23,23 +23,23 @@ pub struct Gain<'a> {
 pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &ProblemPlace) -> Gain<'a> {
     let view = &report.view;
     let predecessor = stage.predecessor.as_deref();
-    let claim = claimed_gain(report, stage, place);
-    let pair = match claim {
+    let claim_over = claimed_gain(report, stage, place);
+    let pair = match claim_over {
         Some(claim) => claim.claimed.pair(),
         None => predecessor
             .and_then(|id| view.stage(id))
             .and_then(|base| claims::fastest_pair(view, stage, base, place)),
     };
     let measured = pair.filter(|row| row.failure().is_none() && !view.is_stale(row));
-    let base = match claim {
+    let base_stage = match claim_over {
         Some(claim) => Some(claim.base),
         None => measured.and_then(Row::base).map(Subject::stage),
     };
     let is_rung = stage.role == Role::Rung;
     Gain {
-        over: base.filter(|base| !is_rung || Some(*base) != predecessor),
+        over: base_stage.filter(|base| !is_rung || Some(*base) != predecessor),
         measured,
-        claim: claim.map(|claim| claim.claimed),
+        claim: claim_over.map(|claim| claim.claimed),
     }
 }
 

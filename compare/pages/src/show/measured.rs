@@ -57,8 +57,10 @@ impl Show<'_> {
 
     fn is_best(&self, row: &Row) -> bool {
         let view = &self.report.view;
-        let stage = view.stage(row.subject.stage());
-        stage.is_some_and(|stage| best::subject(view, stage) == row.subject)
+        match view.stage(row.subject.stage()) {
+            Some(stage) => best::subject(view, stage) == row.subject,
+            None => false,
+        }
     }
 
     fn build_cells(&self, row: &Row) -> TableRow {
@@ -67,7 +69,7 @@ impl Show<'_> {
             .value(Metric::Occupancy)
             .and_then(|occupancy| blocks::per_sm(table, row, occupancy));
         row! {
-            "blocks per SM" => or_dash(blocks.map(|blocks| Cell::Figure(blocks.to_string()))),
+            "blocks per SM" => or_dash(blocks.map(|number| Cell::Figure(number.to_string()))),
             "main loop" => or_dash(main_loop(row)),
         }
     }
@@ -83,8 +85,11 @@ impl Show<'_> {
             );
         }
         let sessions = view.table.sessions.values().chain(view.run);
-        let tools = sessions.filter_map(|session| session.tools.get(&source));
-        remarks.extend(distinct(tools.map(|tools| tools.join(", "))));
+        let mut tools = Vec::new();
+        for session in sessions {
+            tools.extend(session.tools.get(&source).map(|names| names.join(", ")));
+        }
+        remarks.extend(distinct(tools));
         remarks
     }
 }

@@ -8,7 +8,7 @@ use results::testing::scenario::sides;
 use std::collections::BTreeSet;
 
 /// Returns the table of one group of differences.
-fn shown(line: &str, group: Group, lines: fn(&[&Difference]) -> Vec<Line>) -> String {
+fn shown(line: &str, group: Group) -> String {
     let (base, new) = sides(line);
     let comparison = compare(&base.table, &new.table, true, &ladder());
     let mut moved = Vec::new();
@@ -18,7 +18,11 @@ fn shown(line: &str, group: Group, lines: fn(&[&Difference]) -> Vec<Line>) -> St
             moved.push(difference);
         }
     }
-    markdown(&[Block::Table(table(&lines(&moved)))])
+    let lines = match group {
+        Group::Latency => times(&moved),
+        _ => figures(&moved),
+    };
+    markdown(&[Block::Table(table(&lines))])
 }
 
 #[test]
@@ -41,7 +45,6 @@ fn a_variant_has_one_row_where_its_instances_moved_alike() {
          + cpasync | f16 d128 sm_90a | ptxas | registers 120 \
          => same; cpasync d64: registers 80; cpasync d128: registers 128",
         Group::Resources,
-        figures,
     );
     for row in [
         "| kernel | at | registers | verdict |",
@@ -58,7 +61,6 @@ fn conflicts_are_one_row_per_variant_and_what_is_worse_is_strong() {
     let page = shown(
         "emulated => same; counted wmma 1048576 196608; counted cpasync 1048576 196608",
         Group::Counters,
-        figures,
     );
     for row in [
         "| kernel | at | shared wavefronts | bank conflicts | verdict |",
@@ -77,7 +79,6 @@ fn a_counter_that_the_latency_overrules_says_so() {
     let page = shown(
         "timed; identity 0 a; identity 1 b; named 1 => timed 32 20 13; counted cpasync 1048576 32",
         Group::Counters,
-        figures,
     );
     assert!(
         page.contains("0 → 32 (the measured latency says the opposite)"),
@@ -90,7 +91,6 @@ fn a_latency_has_its_ratio_and_what_decides() {
     let page = shown(
         "timed; identity 0 a; identity 1 b; named 1 => timed 32 20 16.5",
         Group::Latency,
-        times,
     );
     let figures = "| stage1/cpasync-32x64 | mission f16 full | 15.01 µs → 16.5";
     assert!(page.contains(figures), "{page}");
