@@ -37,15 +37,15 @@ fn tallies(search: &Search, found: &Found) -> Table {
     let numbers = search.contenders.iter().zip(&found.tallies);
     Table::of(numbers.map(|(contender, tally)| -> TableRow {
         let figure = |n: usize| Cell::Figure(n.to_string());
-        let finding = finding(found, &contender.subject);
+        let failed_gates = match finding(found, &contender.subject) {
+            Some(finding) => joined(finding.gates.iter().map(|result| result.gate), ", ").into(),
+            None => Cell::Missing,
+        };
         row! {
             "variant" => contender.subject.to_string(),
             "cases" => figure(tally.cases),
             "unsupported" => figure(tally.unsupported),
-            "fails" => finding.map_or(Cell::Missing, |finding| {
-                let gates = finding.gates.iter().map(|result| result.gate);
-                joined(gates, ", ").into()
-            }),
+            "fails" => failed_gates,
         }
     }))
 }

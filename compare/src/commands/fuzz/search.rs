@@ -86,6 +86,19 @@ pub trait Clock {
     fn is_interrupted(&self) -> bool;
 }
 
+/// The parts of a search that tests replace.
+#[derive(Clone, Copy)]
+pub struct Instruments<'a> {
+    pub judge: &'a dyn Judge,
+    pub clock: &'a dyn Clock,
+    pub reporter: &'a dyn Reporter,
+}
+
+pub trait Reporter {
+    /// Reports a finding, or that another tenth of the search is done.
+    fn report(&self, line: &str);
+}
+
 /// A variant, and the types that are drawn for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contender {
@@ -172,29 +185,35 @@ impl Search {
         }
     }
 
-    /// Runs the search. Calls `says` with how far it is, and with each finding.
-    pub fn run(
-        &self,
-        judge: &dyn Judge,
-        clock: &dyn Clock,
-        says: &mut dyn FnMut(&str),
-    ) -> Result<Found, ExecuteError> {
+    /// Runs the search.
+    pub fn run(&self, instruments: Instruments<'_>) -> Result<Found, ExecuteError> {
+        let Instruments { judge, clock, .. } = instruments;
         let mut result = Found {
             tallies: vec![Tally::default(); self.contenders.len()],
             findings: vec![],
             elapsed: Duration::ZERO,
             end: End::Finished,
         };
-        let (mut next, mut tenths) = (0, 0);
+        let mut next = 0;
+        let mut tenths = 0;
         while result.end == End::Finished && !self.is_over(next, &result, clock) {
-            let (chunk, after) = self.chunk(next, &result);
-            let trials: Vec<Trial> = chunk.iter().map(|index| self.trial(*index)).collect();
-            let outcomes = judge.judge(&trials);
-            for ((index, trial), tried) in chunk.into_iter().zip(trials).zip(outcomes) {
-                self.count(index, trial, tried?, &mut result, (judge, clock), says)?;
+            let chunk = self.chunk(next, &result);
+            let mut trials = Vec::new();
+            for index in &chunk.cases {
+                trials.push(self.trial(*index));
             }
-            next = after;
-            self.estimate(next, &result, clock, &mut tenths, says);
+            let outcomes = judge.judge(&trials);
+            for ((index, trial), tried) in chunk.cases.into_iter().zip(trials).zip(outcomes) {
+                self.count(index, trial, tried?, &mut result, instruments)?;
+            }
+            next = chunk.end;
+            let elapsed = clock.elapsed().as_secs();
+            let reached = self.reached_tenths(next, elapsed);
+            if reached != tenths {
+                tenths = reached;
+                let line = progress_line(reached, elapsed, &result);
+                instruments.reporter.report(&line);
+            }
             if clock.is_interrupted() {
                 result.end = End::Interrupted;
             }
@@ -204,24 +223,24 @@ impl Search {
     }
 
     fn is_over(&self, next: u64, found: &Found, clock: &dyn Clock) -> bool {
-        let seconds = self.seconds.map(Duration::from_secs);
-        seconds.is_some_and(|seconds| clock.elapsed() >= seconds)
+        self.seconds
+            .is_some_and(|seconds| clock.elapsed() >= Duration::from_secs(seconds))
             || self.cases.is_some_and(|cases| next >= cases)
             || found.findings.len() == self.contenders.len()
     }
 
-    /// Returns the next cases of variants that have not failed, and the number of the case after
-    /// them.
-    fn chunk(&self, next: u64, found: &Found) -> (Vec<u64>, u64) {
-        let (mut chunk, mut index) = (vec![], next);
-        while chunk.len() < self.in_flight && self.cases.is_none_or(|cases| index < cases) {
-            let subject = &self.contenders[self.contender(index)].subject;
+    /// Returns the next cases of variants that have not failed.
+    fn chunk(&self, next: u64, found: &Found) -> Chunk {
+        let mut cases = Vec::new();
+        let mut end = next;
+        while cases.len() < self.in_flight && self.cases.is_none_or(|limit| end < limit) {
+            let subject = &self.contenders[self.contender(end)].subject;
             if !found.has_failed(subject) {
-                chunk.push(index);
+                cases.push(end);
             }
-            index += 1;
+            end += 1;
         }
-        (chunk, index)
+        Chunk { cases, end }
     }
 
     /// Counts a case, and shrinks one that fails. A case that ran beside one that failed before it
@@ -232,8 +251,7 @@ impl Search {
         trial: Trial,
         tried: Tried,
         found: &mut Found,
-        (judge, clock): (&dyn Judge, &dyn Clock),
-        says: &mut dyn FnMut(&str),
+        instruments: Instruments<'_>,
     ) -> Result<(), ExecuteError> {
         if found.has_failed(&trial.subject) || found.end == End::GpuLost {
             return Ok(());
@@ -247,11 +265,11 @@ impl Search {
             Tried::Passed(_) => tally.cases += 1,
             Tried::Failed(failure) => {
                 tally.cases += 1;
-                says(&format!(
+                instruments.reporter.report(&format!(
                     "case {index} fails {}: {trial}; looking for a smaller one",
                     failure.first()
                 ));
-                let finding = shrink(index, trial, failure, judge, clock)?;
+                let finding = shrink(index, trial, failure, instruments)?;
                 if finding.is_gpu_lost {
                     found.end = End::GpuLost;
                 }
@@ -261,42 +279,42 @@ impl Search {
         Ok(())
     }
 
-    /// A line for each tenth of the time or of the cases, whichever is further.
-    fn estimate(
-        &self,
-        next: u64,
-        found: &Found,
-        clock: &dyn Clock,
-        tenths: &mut u64,
-        says: &mut dyn FnMut(&str),
-    ) {
-        let elapsed = clock.elapsed().as_secs();
+    /// Returns how many tenths of the time or of the cases are done, whichever is further.
+    fn reached_tenths(&self, next: u64, elapsed: u64) -> u64 {
         let of_time = self.seconds.map_or(0, |seconds| 10 * elapsed / seconds);
         let of_cases = self.cases.map_or(0, |cases| 10 * next / cases);
-        let reached = of_time.max(of_cases).min(10);
-        if reached == *tenths {
-            return;
-        }
-        *tenths = reached;
-        let left = elapsed * (10 - reached) / reached;
-        says(&format!(
-            "fuzz: {} cases, {} found, {elapsed} s; about {left} s to go",
-            found.cases(),
-            found.findings.len(),
-        ));
+        of_time.max(of_cases).min(10)
     }
 }
 
-/// To the smallest case that fails the gate that `failure` fails first.
+/// The next cases of a search.
+struct Chunk {
+    cases: Vec<u64>,
+    /// The number of the case after them.
+    end: u64,
+}
+
+/// Returns how far a search is that has done so many tenths, one at least, in so many seconds.
+fn progress_line(tenths: u64, elapsed: u64, found: &Found) -> String {
+    let left = elapsed * (10 - tenths) / tenths;
+    format!(
+        "fuzz: {} cases, {} found, {elapsed} s; about {left} s to go",
+        found.cases(),
+        found.findings.len(),
+    )
+}
+
+/// Finds the smallest case that fails the gate that `first_failure` fails first.
 fn shrink(
     index: u64,
     drawn: Trial,
-    failure: Failure,
-    judge: &dyn Judge,
-    clock: &dyn Clock,
+    first_failure: Failure,
+    instruments: Instruments<'_>,
 ) -> Result<Finding, ExecuteError> {
-    let gate = failure.first();
-    let (mut failure, mut error) = (failure, None);
+    let Instruments { judge, clock, .. } = instruments;
+    let gate = first_failure.first();
+    let mut failure = first_failure;
+    let mut error = None;
     let shrunk = fuzz::shrink(drawn.case, MOST_TRIES, |case| {
         if clock.is_interrupted() || failure.is_gpu_lost {
             return Answer::Stop;
@@ -317,8 +335,8 @@ fn shrink(
             _ => Answer::Passes,
         }
     });
-    if let Some(error) = error {
-        return Err(error);
+    if let Some(stopped) = error {
+        return Err(stopped);
     }
     Ok(Finding {
         index,

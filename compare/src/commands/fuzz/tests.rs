@@ -1,34 +1,66 @@
-use super::search::{End, Failure, Finding, Found};
+use super::search::{End, Failure, Finding, Found, Instruments, Reporter};
 use super::*;
 use crate::commands::cli::{Cli, Command};
 use clap::Parser;
 use common::placement::Order;
 use common::verdict::{GateId, GateResult};
 use results::judge::verdict::Exit;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 const SWIZZLE: &str = "stage5-swizzle/swizzle-64x128-k2";
 const FP8: &str = "stage10-fp8/fp8-scores-64x128";
 
-/// Fails gate C2 where it is told to; takes E4M3 alone as stage 10 does.
+/// A judge whose gate C2 fails where it is planted; takes E4M3 alone as stage 10 does.
 struct Planted<F: Fn(&Trial) -> bool> {
     fails: F,
 }
 
-impl<F: Fn(&Trial) -> bool> Judge for Planted<F> {
-    fn judge(&self, trials: &[Trial]) -> Vec<Result<Tried, ExecuteError>> {
-        let judge = |trial: &Trial| {
-            if *trial.subject.as_str() == *FP8 && trial.case.problem.dtype != Dtype::E4m3 {
-                return Ok(Tried::Unsupported("not compiled for it".into()));
-            }
-            let gate = GateResult::judge(GateId::C2, !(self.fails)(trial), "max error 1");
-            Ok(Tried::judged(vec![gate]))
-        };
-        trials.iter().map(judge).collect()
+impl<F: Fn(&Trial) -> bool> Planted<F> {
+    fn judge_one(&self, trial: &Trial) -> Tried {
+        if *trial.subject.as_str() == *FP8 && trial.case.problem.dtype != Dtype::E4m3 {
+            return Tried::Unsupported("not compiled for it".into());
+        }
+        let is_right = !(self.fails)(trial);
+        Tried::judged(vec![GateResult::judge(GateId::C2, is_right, "max error 1")])
     }
 }
 
-/// A second passes with every question.
+impl<F: Fn(&Trial) -> bool> Judge for Planted<F> {
+    fn judge(&self, trials: &[Trial]) -> Vec<Result<Tried, ExecuteError>> {
+        trials
+            .iter()
+            .map(|trial| Ok(self.judge_one(trial)))
+            .collect()
+    }
+}
+
+/// Returns the judge that finds nothing wrong.
+fn correct() -> impl Judge {
+    Planted {
+        fails: |_: &Trial| false,
+    }
+}
+
+/// Returns the judge that finds every case of one variant wrong.
+fn wrong_swizzle() -> impl Judge {
+    Planted { fails: is_swizzle }
+}
+
+fn is_swizzle(trial: &Trial) -> bool {
+    *trial.subject.as_str() == *SWIZZLE
+}
+
+/// The lines that a search reports.
+#[derive(Default)]
+struct Lines(RefCell<Vec<String>>);
+
+impl Reporter for Lines {
+    fn report(&self, line: &str) {
+        self.0.borrow_mut().push(line.to_string());
+    }
+}
+
+/// A clock on which a second passes with every question.
 #[derive(Default)]
 struct Ticking {
     seconds: Cell<u64>,
@@ -47,11 +79,23 @@ impl Clock for Ticking {
     }
 }
 
-fn search(cases: u64) -> Search {
-    let contender = |subject: &str| Contender {
+impl Ticking {
+    fn interrupted_at(second: u64) -> Self {
+        Self {
+            interrupted_at: Some(second),
+            ..Self::default()
+        }
+    }
+}
+
+fn contender(subject: &str) -> Contender {
+    Contender {
         subject: subject.into(),
         dtypes: Dtype::ALL.to_vec(),
-    };
+    }
+}
+
+fn search(cases: u64) -> Search {
     Search {
         seed: 20_261_128,
         contenders: vec![contender(SWIZZLE), contender(FP8)],
@@ -61,22 +105,38 @@ fn search(cases: u64) -> Search {
     }
 }
 
-fn found(search: &Search, judge: &dyn Judge) -> Found {
-    search.run(judge, &Ticking::default(), &mut |_| ()).unwrap()
+/// Runs a search on a clock, and reports to nobody.
+fn run_on(clock: &Ticking, search: &Search, judge: &dyn Judge) -> Found {
+    let instruments = Instruments {
+        judge,
+        clock,
+        reporter: &Lines::default(),
+    };
+    search.run(instruments).unwrap()
+}
+
+fn run_search(search: &Search, judge: &dyn Judge) -> Found {
+    run_on(&Ticking::default(), search, judge)
+}
+
+/// Returns what `compare fuzz` prints in the emulator.
+fn emulated_page(search: &Search, found: &Found) -> Answer {
+    page::of_search(search, found, "emulated", "in the emulator")
 }
 
 fn answer(search: &Search, judge: &dyn Judge) -> Answer {
-    page::of_search(search, &found(search, judge), "emulated", "in the emulator")
+    emulated_page(search, &run_search(search, judge))
 }
 
-/// Wrong for causal masks with more keys than queries where V is as PyTorch's transpose has it.
+/// Whether the planted kernel is wrong: for causal masks with more keys than queries where V is as
+/// PyTorch's transpose has it.
 fn is_wrong(trial: &Trial) -> bool {
     let Case {
         problem,
         placements,
         ..
     } = trial.case;
-    *trial.subject.as_str() == *SWIZZLE
+    is_swizzle(trial)
         && problem.mask == common::problem::Mask::Causal
         && problem.shape.seq_kv > problem.shape.seq_q
         && placements[2].order == Order::Bshd
@@ -86,16 +146,16 @@ const SMALLEST: &str = "1x1x1:2x64 f16 causal normal:0 v=bshd";
 
 #[test]
 fn nothing_is_found_where_nothing_is_wrong() {
-    let passed = answer(&search(200), &Planted { fails: |_| false });
+    let passed = answer(&search(200), &correct());
     assert_eq!(passed.exit, Exit::Pass);
-    let says = "PASS: nothing was found: ";
-    assert!(passed.text.contains(says), "{}", passed.text);
+    let verdict = "PASS: nothing was found: ";
+    assert!(passed.text.contains(verdict), "{}", passed.text);
     assert!(passed.text.contains("seed 20261128"), "{}", passed.text);
 }
 
 #[test]
 fn a_planted_fault_is_found_within_a_hundred_cases_and_shrunk() {
-    let found = found(&search(200), &Planted { fails: is_wrong });
+    let found = run_search(&search(200), &Planted { fails: is_wrong });
     let [finding] = &found.findings[..] else {
         panic!("{found:?}")
     };
@@ -110,14 +170,26 @@ fn a_planted_fault_is_found_within_a_hundred_cases_and_shrunk() {
     assert!(found.tallies[1].cases > 20 && found.tallies[1].unsupported > 40);
 }
 
-/// The words of a command as a shell splits it: single quotes, no escapes.
-fn words(command: &str) -> Vec<String> {
-    let parts = command.split('\'').enumerate();
-    let words = parts.flat_map(|(index, part)| match index % 2 {
-        0 => part.split_whitespace().map(String::from).collect(),
-        _ => vec![part.to_string()],
-    });
-    words.collect()
+/// Returns the arguments of the printed command on the line that contains `mark`.
+fn printed_command<'a>(page: &'a str, mark: &str) -> &'a str {
+    let line = page.lines().find(|line| line.contains(mark)).unwrap();
+    line.trim()
+        .strip_prefix("cargo run -p compare -- ")
+        .expect("a command on a line of its own")
+}
+
+/// Parses a printed command as a shell and the program do.
+fn parse_command(arguments: &str) -> Command {
+    let mut words = vec!["compare"];
+    for (index, part) in arguments.split('\'').enumerate() {
+        let is_quoted = index % 2 == 1;
+        if is_quoted {
+            words.push(part);
+        } else {
+            words.extend(part.split_whitespace());
+        }
+    }
+    Cli::try_parse_from(words).unwrap().command.unwrap()
 }
 
 #[test]
@@ -125,15 +197,11 @@ fn the_printed_command_runs_the_case_again() {
     let judge = Planted { fails: is_wrong };
     let failed = answer(&search(200), &judge);
     assert_eq!(failed.exit, Exit::Fail);
-    let lines: Vec<&str> = failed.text.lines().map(str::trim).collect();
-    let command = lines
-        .iter()
-        .find_map(|line| line.strip_prefix("cargo run -p compare -- "));
-    let command = command.expect("a command on a line of its own");
-    assert!(lines.contains(&"C2 FAIL: max error 1"), "{}", failed.text);
+    let has_line = |wanted: &str| failed.text.lines().any(|line| line.trim() == wanted);
+    assert!(has_line("C2 FAIL: max error 1"), "{}", failed.text);
     assert!(!failed.text.contains("-- explain"), "it has no placements");
-    let arguments = ["compare".to_string()].into_iter().chain(words(command));
-    let Some(Command::Fuzz(again)) = Cli::parse_from(arguments).command else {
+    let command = printed_command(&failed.text, "cargo run -p compare -- ");
+    let Command::Fuzz(again) = parse_command(command) else {
         panic!("{command}")
     };
     assert_eq!(again.backend, Backend::Emulated);
@@ -153,16 +221,9 @@ fn the_printed_command_runs_the_case_again() {
 fn a_plain_case_is_explained_by_a_command_that_is_one() {
     let fails = |trial: &Trial| trial.case.problem.shape.seq_q > 16;
     let failed = answer(&search(50), &Planted { fails });
-    let command = failed.text.lines().find(|line| line.contains("-- explain"));
-    let command = command
-        .unwrap()
-        .trim()
-        .strip_prefix("cargo run -p compare -- ")
-        .unwrap();
-    let arguments = ["compare".to_string()].into_iter().chain(words(command));
-    let parsed = Cli::try_parse_from(arguments).unwrap();
+    let command = printed_command(&failed.text, "-- explain");
     assert!(
-        matches!(parsed.command, Some(Command::Explain(_))),
+        matches!(parse_command(command), Command::Explain(_)),
         "{command}"
     );
 }
@@ -170,13 +231,13 @@ fn a_plain_case_is_explained_by_a_command_that_is_one() {
 #[test]
 fn what_is_found_does_not_depend_on_how_many_run_at_once() {
     let judge = Planted { fails: is_wrong };
-    let alone = found(&search(150), &judge);
+    let alone = run_search(&search(150), &judge);
     for in_flight in [2, 3, 16, 1_000] {
-        let search = Search {
+        let parallel = Search {
             in_flight,
             ..search(150)
         };
-        let beside = found(&search, &judge);
+        let beside = run_search(&parallel, &judge);
         assert_eq!(beside.findings, alone.findings, "{in_flight}");
         assert_eq!(beside.tallies, alone.tallies, "{in_flight}");
     }
@@ -184,33 +245,35 @@ fn what_is_found_does_not_depend_on_how_many_run_at_once() {
         seed: 7,
         ..search(150)
     };
-    assert_ne!(found(&other, &judge).findings, alone.findings);
+    assert_ne!(run_search(&other, &judge).findings, alone.findings);
 }
 
 #[test]
 fn another_seed_begins_with_another_variant() {
-    let judge = Planted { fails: |_| false };
-    let turns = |seed| {
-        let search = Search { seed, ..search(1) };
-        let tallies = found(&search, &judge).tallies;
-        let turns = tallies.iter().map(|of| of.cases + of.unsupported);
-        turns.collect::<Vec<_>>()
-    };
-    assert_eq!(turns(6), [1, 0]);
-    assert_eq!(turns(7), [0, 1]);
+    assert_eq!(first_turn(6), [1, 0]);
+    assert_eq!(first_turn(7), [0, 1]);
+}
+
+/// Returns how many cases each variant gets of a search for one case.
+fn first_turn(seed: u64) -> Vec<usize> {
+    let one_case = Search { seed, ..search(1) };
+    let mut turns = Vec::new();
+    for tally in run_search(&one_case, &correct()).tallies {
+        turns.push(tally.cases + tally.unsupported);
+    }
+    turns
 }
 
 #[test]
 fn a_variant_without_a_case_is_named_and_is_no_data() {
     let mut unsupported = search(40);
     unsupported.contenders[1].dtypes = vec![Dtype::F16];
-    let judge = Planted { fails: |_| false };
-    let none = answer(&unsupported, &judge);
-    assert_eq!(none.exit, Exit::Inconclusive);
-    let says = format!("no case: {FP8}: Unsupported in 20 cases: not compiled for it");
-    assert!(none.text.contains(&says), "{}", none.text);
+    let without_case = answer(&unsupported, &correct());
+    assert_eq!(without_case.exit, Exit::Inconclusive);
+    let reason = format!("no case: {FP8}: Unsupported in 20 cases: not compiled for it");
+    assert!(without_case.text.contains(&reason), "{}", without_case.text);
     // It had no turn.
-    let short = answer(&search(1), &judge);
+    let short = answer(&search(1), &correct());
     assert_eq!(short.exit, Exit::Inconclusive);
     assert!(
         short.text.contains("it had no turn; give more"),
@@ -218,62 +281,57 @@ fn a_variant_without_a_case_is_named_and_is_no_data() {
         short.text
     );
     // What was found counts for more.
-    let everything = Planted {
-        fails: |trial: &Trial| *trial.subject.as_str() == *SWIZZLE,
-    };
-    let found = answer(&unsupported, &everything);
-    assert_eq!(found.exit, Exit::Fail);
+    assert_eq!(answer(&unsupported, &wrong_swizzle()).exit, Exit::Fail);
 }
 
 #[test]
 fn the_search_ends_with_its_time() {
-    let search = Search {
+    let half_a_minute = Search {
         cases: None,
         seconds: Some(30),
         ..search(0)
     };
-    let clock = Ticking::default();
-    let mut said = vec![];
-    let judge = Planted { fails: |_| false };
-    let found = search.run(&judge, &clock, &mut |line| said.push(line.to_string()));
+    let reported = Lines::default();
+    let found = half_a_minute.run(Instruments {
+        judge: &correct(),
+        clock: &Ticking::default(),
+        reporter: &reported,
+    });
     let cases = found.unwrap().cases();
     assert!((5..30).contains(&cases), "{cases}");
-    assert!(said.len() >= 8 && said.len() <= 10, "{said:?}");
-    assert!(said[1].contains("s to go"), "{said:?}");
+    let lines = reported.0.into_inner();
+    assert!(lines.len() >= 8 && lines.len() <= 10, "{lines:?}");
+    assert!(lines[1].contains("s to go"), "{lines:?}");
+}
+
+/// Checks what a search prints that is interrupted after 50 seconds.
+#[track_caller]
+fn assert_interrupted(judge: &dyn Judge, verdict: &str) {
+    let long = search(100_000);
+    let found = run_on(&Ticking::interrupted_at(50), &long, judge);
+    assert_eq!(found.end, End::Interrupted);
+    let page = emulated_page(&long, &found);
+    assert_eq!(page.exit, Exit::Interrupted);
+    assert!(page.text.contains(verdict), "{}", page.text);
 }
 
 #[test]
 fn an_interrupted_search_prints_what_it_found() {
-    let clock = |at| Ticking {
-        interrupted_at: Some(at),
-        ..Ticking::default()
-    };
-    let search = search(100_000);
-    let everything = Planted {
-        fails: |trial: &Trial| *trial.subject.as_str() == *SWIZZLE,
-    };
-    for (judge, word) in [
-        (&everything as &dyn Judge, "FAIL: 1 variant fails"),
-        (
-            &Planted { fails: |_| false },
-            "INTERRUPTED: nothing was found",
-        ),
-    ] {
-        let found = search.run(judge, &clock(50), &mut |_| ()).unwrap();
-        assert_eq!(found.end, End::Interrupted);
-        let answer = page::of_search(&search, &found, "emulated", "in the emulator");
-        assert_eq!(answer.exit, Exit::Interrupted);
-        assert!(answer.text.contains(word), "{}", answer.text);
-    }
-    // While it shrinks.
-    let found = search.run(&everything, &clock(0), &mut |_| ()).unwrap();
+    assert_interrupted(&wrong_swizzle(), "FAIL: 1 variant fails");
+}
+
+#[test]
+fn an_interrupted_search_that_found_nothing_is_no_pass() {
+    assert_interrupted(&correct(), "INTERRUPTED: nothing was found");
+}
+
+#[test]
+fn a_search_that_is_interrupted_while_it_shrinks_prints_the_case_as_it_is() {
+    let long = search(100_000);
+    let found = run_on(&Ticking::interrupted_at(0), &long, &wrong_swizzle());
     assert!(found.findings.iter().all(|finding| !finding.is_smallest));
-    let answer = page::of_search(&search, &found, "emulated", "in the emulator");
-    assert!(
-        answer.text.contains("shrinking ended early"),
-        "{}",
-        answer.text
-    );
+    let page = emulated_page(&long, &found);
+    assert!(page.text.contains("shrinking ended early"), "{}", page.text);
 }
 
 #[test]
@@ -281,12 +339,12 @@ fn a_lost_gpu_ends_the_search_with_what_lost_it() {
     struct Lost;
     impl Judge for Lost {
         fn judge(&self, trials: &[Trial]) -> Vec<Result<Tried, ExecuteError>> {
-            let lost = |_: &Trial| Ok(Tried::without_output("an illegal address".into(), true));
-            trials.iter().map(lost).collect()
+            let lost = Tried::without_output("an illegal address".into(), true);
+            trials.iter().map(|_| Ok(lost.clone())).collect()
         }
     }
-    let search = search(100);
-    let found = found(&search, &Lost);
+    let hundred = search(100);
+    let found = run_search(&hundred, &Lost);
     let [
         Finding {
             tries: 0,
@@ -299,7 +357,7 @@ fn a_lost_gpu_ends_the_search_with_what_lost_it() {
         panic!("{found:?}")
     };
     assert_eq!((found.end, drawn), (End::GpuLost, shrunk));
-    let answer = page::of_search(&search, &found, "cuda", "on a GPU");
+    let answer = page::of_search(&hundred, &found, "cuda", "on a GPU");
     assert_eq!(answer.exit, Exit::Fail);
     assert!(
         answer.text.contains("C1 FAIL: an illegal address"),
@@ -316,24 +374,24 @@ fn a_lost_gpu_ends_the_search_with_what_lost_it() {
 /// Shrinking keeps to the gate that failed: another fault is another finding.
 #[test]
 fn a_smaller_case_fails_the_same_gate() {
-    struct Two;
-    impl Judge for Two {
+    struct TwoFaults;
+    impl Judge for TwoFaults {
         fn judge(&self, trials: &[Trial]) -> Vec<Result<Tried, ExecuteError>> {
-            let judge = |trial: &Trial| {
+            let mut outcomes = Vec::new();
+            for trial in trials {
                 let gate = match trial.case.problem.shape.seq_q {
                     ..=8 => GateId::C1,
                     _ => GateId::C3,
                 };
-                let gates = vec![GateResult::fail(gate, "wrong")];
-                Ok(Tried::Failed(Failure {
-                    gates,
+                outcomes.push(Ok(Tried::Failed(Failure {
+                    gates: vec![GateResult::fail(gate, "wrong")],
                     is_gpu_lost: false,
-                }))
-            };
-            trials.iter().map(judge).collect()
+                })));
+            }
+            outcomes
         }
     }
-    let found = found(&search(2), &Two);
+    let found = run_search(&search(2), &TwoFaults);
     for finding in &found.findings {
         let is_short = finding.drawn.case.problem.shape.seq_q <= 8;
         let expected = if is_short { 1 } else { 9 };
@@ -341,27 +399,33 @@ fn a_smaller_case_fails_the_same_gate() {
     }
 }
 
+fn refused_case(text: &str) -> String {
+    trial(text).unwrap_err().to_string()
+}
+
 #[test]
 fn a_case_names_its_variant_first() {
-    let error = |text: &str| trial(text).unwrap_err().to_string();
-    assert!(error("1x1x1x64 f16 full normal:0").contains("give STAGE/VARIANT before the case"));
-    assert!(error(SWIZZLE).contains("is not a case"));
-    assert!(error(&format!("{SWIZZLE} 1x1x1x64 f16 full")).contains("is not a case"));
+    let unnamed = refused_case("1x1x1x64 f16 full normal:0");
+    assert!(unnamed.contains("give STAGE/VARIANT before the case"));
+    assert!(refused_case(SWIZZLE).contains("is not a case"));
+    let without_inputs = format!("{SWIZZLE} 1x1x1x64 f16 full");
+    assert!(refused_case(&without_inputs).contains("is not a case"));
     let text = format!("{SWIZZLE} 1x1x1x64 f16 full normal:0 q=bshd");
     assert_eq!(trial(&text).unwrap().to_string(), text);
 }
 
+/// Returns how often a variant that always fails is judged in a search for so many cases.
+fn times_judged(cases: u64) -> u64 {
+    let judged = Cell::new(0);
+    let fails = |trial: &Trial| {
+        judged.set(judged.get() + u64::from(is_swizzle(trial)));
+        is_swizzle(trial)
+    };
+    run_search(&search(cases), &Planted { fails });
+    judged.get()
+}
+
 #[test]
 fn a_variant_that_failed_is_not_tried_again() {
-    let asked = |cases| {
-        let asked = Cell::new(0);
-        let fails = |trial: &Trial| {
-            let is_wrong = *trial.subject.as_str() == *SWIZZLE;
-            asked.set(asked.get() + u64::from(is_wrong));
-            is_wrong
-        };
-        found(&search(cases), &Planted { fails });
-        asked.get()
-    };
-    assert_eq!(asked(200), asked(2));
+    assert_eq!(times_judged(200), times_judged(2));
 }

@@ -91,10 +91,9 @@ fn places_after_begin(shape: &str) -> Vec<String> {
     let mut run = timed(testing::US)
         .peers("mission", 10.0, &[("torch-default", 20.0, true)])
         .with(Row::absent_peer("torch-flash", None, "not there"));
-    let count_ours = |run: &Run| run.table.rows_by(Source::Gpu).count();
-    let before = count_ours(&run);
+    let before = run.table.rows_by(Source::Gpu).count();
     begin_session(&mut run, &[item]);
-    assert_eq!(count_ours(&run), before);
+    assert_eq!(run.table.rows_by(Source::Gpu).count(), before);
     let peers = run.table.rows_by(Source::Peers);
     distinct(peers.map(|row| row.place().to_string()))
 }
@@ -130,20 +129,17 @@ fn python_is_asked_and_answers() {
         absent: vec![Row::absent_peer("flash-attn", None, "not installed")],
     };
     assert_eq!(session.ask::<Hello>("hello", json!({})).unwrap(), hello);
-    let flash = || json!({ "peer": "torch-flash" });
-    assert_eq!(session.ask::<f64>("prepare", flash()).unwrap(), 10.0);
-    let refused = session.ask::<f64>("prepare", json!({ "peer": "torch-cudnn" }));
-    let refused = refused.unwrap_err();
-    assert_eq!(
-        (refused.to_string().as_str(), refused.is_fatal()),
-        ("RuntimeError: No available kernel", false)
-    );
-    let finished: Finished = session.ask("finish", flash()).unwrap();
+    let flash = json!({ "peer": "torch-flash" });
+    let us: f64 = session.ask("prepare", flash.clone()).unwrap();
+    assert_eq!(us, 10.0);
+    let cudnn = json!({ "peer": "torch-cudnn" });
+    let refused = session.ask::<f64>("prepare", cudnn).unwrap_err();
+    assert_eq!(refused.to_string(), "RuntimeError: No available kernel");
+    assert!(!refused.is_fatal());
+    let finished: Finished = session.ask("finish", flash).unwrap();
     assert_eq!(finished.host_us, [20.0, 21.0]);
-    assert_eq!(
-        (finished.e4m3_scale, finished.sets),
-        (Some(64.0), vec![0, 1])
-    );
+    assert_eq!(finished.e4m3_scale, Some(64.0));
+    assert_eq!(finished.sets, [0, 1]);
 }
 
 /// `peers.py` on a clock of its own: a call of 40 launches takes the host 5 µs and the GPU 600, the
@@ -178,9 +174,10 @@ fn the_hosts_time_of_a_call_is_that_of_calls_back_to_back_without_what_the_gpu_t
     let Some(mut session) = python(&format!("{script}{ON_A_CLOCK}")) else {
         return;
     };
-    let found: Vec<f64> = session.ask("finish", json!({})).unwrap();
-    assert!(found.iter().all(|us| (us - 5.0).abs() < 1e-3), "{found:?}");
-    assert_eq!(found.len(), 10);
+    let host_us: Vec<f64> = session.ask("finish", json!({})).unwrap();
+    let is_five = |us: &f64| (us - 5.0).abs() < 1e-3;
+    assert!(host_us.iter().all(is_five), "{host_us:?}");
+    assert_eq!(host_us.len(), 10);
 }
 
 /// A refusal leaves the process as it is, and one that ended is started again, three times in all.
@@ -205,28 +202,22 @@ fn python_is_started_again_where_it_ended() {
     assert!(!python.start().unwrap_err().is_fatal());
 }
 
-/// Returns the error of a Python that was asked for a chunk, and whether it has to be started anew.
-/// It stays dead when it is asked again.
-fn chunk_error(script: &str, timeout: Option<Duration>) -> Option<(String, bool)> {
-    let mut session = python(script)?;
-    if let Some(timeout) = timeout {
-        session.timeout = timeout;
-    }
-    let mut ask = || {
-        let arguments = json!({ "peer": "torch-flash" });
-        session.ask::<f64>("chunk", arguments).unwrap_err()
-    };
-    let error = ask();
-    assert_eq!(ask().is_fatal(), error.is_fatal());
-    Some((error.to_string(), error.is_fatal()))
+/// Returns the error of a Python that is asked for a chunk. It stays dead when it is asked again.
+fn chunk_error(session: &mut Process) -> SessionError {
+    let flash = json!({ "peer": "torch-flash" });
+    let error = session.ask::<f64>("chunk", flash.clone()).unwrap_err();
+    let again = session.ask::<f64>("chunk", flash).unwrap_err();
+    assert_eq!(again.is_fatal(), error.is_fatal());
+    error
 }
 
 /// Checks the error of a Python that has to be started anew.
 #[track_caller]
 fn assert_fatal(script: &str, expected: &str) {
-    if let Some((error, is_fatal)) = chunk_error(script, None) {
-        assert_eq!(error, expected);
-        assert!(is_fatal);
+    if let Some(mut session) = python(script) {
+        let error = chunk_error(&mut session);
+        assert_eq!(error.to_string(), expected);
+        assert!(error.is_fatal());
     }
 }
 
@@ -240,26 +231,30 @@ fn a_python_that_ends_is_an_error_with_its_last_words() {
 
 #[test]
 fn a_python_that_does_not_answer_is_killed() {
-    let patience = Some(Duration::from_millis(100));
-    if let Some((error, is_fatal)) = chunk_error("input(); input()", patience) {
-        assert_eq!(
-            error,
-            "Python did not answer `chunk torch-flash` within 0.1 s and was killed"
-        );
-        assert!(is_fatal);
-    }
+    let Some(mut session) = python("input(); input()") else {
+        return;
+    };
+    session.timeout = Duration::from_millis(100);
+    let error = chunk_error(&mut session);
+    assert_eq!(
+        error.to_string(),
+        "Python did not answer `chunk torch-flash` within 0.1 s and was killed"
+    );
+    assert!(error.is_fatal());
 }
 
 #[test]
 fn a_python_without_torch_refuses_and_stays() {
     let script = format!("import sys; sys.modules['torch'] = None\n{SCRIPT}");
-    if let Some((error, is_fatal)) = chunk_error(&script, None) {
-        assert_eq!(
-            error,
-            "ModuleNotFoundError: import of torch halted; None in sys.modules"
-        );
-        assert!(!is_fatal);
-    }
+    let Some(mut session) = python(&script) else {
+        return;
+    };
+    let error = chunk_error(&mut session);
+    assert_eq!(
+        error.to_string(),
+        "ModuleNotFoundError: import of torch halted; None in sys.modules"
+    );
+    assert!(!error.is_fatal());
 }
 
 #[test]
@@ -293,13 +288,12 @@ fn a_python_that_is_not_there_is_named_with_the_flag_that_chooses_another() {
 #[test]
 fn rounds_go_there_and_back_so_that_a_drift_cancels() {
     let mut order = Vec::new();
-    let taken = rounds(3, 0, 3, |arm| {
+    let Ok(taken) = rounds(3, 0, 3, |arm| {
         order.push(arm);
         // Equal arms on a clock that sinks steadily.
         Ok::<_, Infallible>(10.0 + 0.01 * order.len() as f64)
     });
     assert_eq!(order, [0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]);
-    let Ok(taken) = taken;
     assert!(taken.iter().all(|samples| samples.len() == 4));
     let comparison = Comparison::new(&taken[0], &taken[2]).unwrap();
     assert!(
@@ -312,33 +306,37 @@ fn rounds_go_there_and_back_so_that_a_drift_cancels() {
     );
 }
 
+/// Returns how many samples each arm gets: ours, theirs, and a peer that is never the fastest and
+/// as noisy as can be.
+fn samples_taken(ours_us: f64, theirs_us: f64) -> Vec<usize> {
+    let mut draw = 0_u32;
+    let Ok(arms) = rounds(3, 1, 20, |arm| {
+        draw += 1;
+        let scatter = f64::from(draw.wrapping_mul(2_654_435_761) >> 16) / 65_536.0;
+        Ok::<f64, Infallible>(match arm {
+            0 => ours_us * (1.0 + 0.02 * scatter),
+            1 => theirs_us * (1.0 + 0.02 * scatter),
+            _ => 100.0 * (1.0 + scatter),
+        })
+    });
+    arms.iter().map(Vec::len).collect()
+}
+
 #[test]
-fn rounds_go_on_until_it_is_decided_who_is_faster() {
-    // Samples of each arm: ours, theirs, and a peer that is never the fastest and as noisy as can
-    // be.
-    let taken = |ours: f64, theirs: f64| {
-        let mut at = 0_u32;
-        let sample = |arm: usize| {
-            at += 1;
-            let scatter = f64::from(at.wrapping_mul(2_654_435_761) >> 16) / 65_536.0;
-            Ok::<f64, Infallible>(match arm {
-                0 => ours * (1.0 + 0.02 * scatter),
-                1 => theirs * (1.0 + 0.02 * scatter),
-                _ => 100.0 * (1.0 + scatter),
-            })
-        };
-        let Ok(samples) = rounds(3, 1, 20, sample);
-        samples.into_iter().map(|arm| arm.len()).collect::<Vec<_>>()
-    };
-    let [at_once, as_long_as_it_may] = [vec![20; 3], vec![80; 3]];
-    assert_eq!(taken(10.0, 12.0), at_once);
-    assert_eq!(taken(10.0, 8.0), at_once);
-    assert_eq!(taken(10.0, 10.0), as_long_as_it_may);
-    assert_eq!(
-        taken(f64::NAN, 10.0),
-        as_long_as_it_may,
-        "samples that say nothing"
-    );
+fn rounds_end_as_soon_as_it_is_decided_who_is_faster() {
+    assert_eq!(samples_taken(10.0, 12.0), [20; 3]);
+    assert_eq!(samples_taken(10.0, 8.0), [20; 3]);
+}
+
+#[test]
+fn rounds_go_on_as_long_as_they_may_while_nothing_is_decided() {
+    assert_eq!(samples_taken(10.0, 10.0), [80; 3]);
+    let without_meaning = samples_taken(f64::NAN, 10.0);
+    assert_eq!(without_meaning, [80; 3]);
+}
+
+#[test]
+fn rounds_without_a_rival_end_at_once() {
     // Nobody to be faster than, or nobody who could be.
     for ours in [0, 2] {
         let Ok(samples) = rounds(2, ours, 20, |_| Ok::<_, Infallible>(1.0));
@@ -351,18 +349,20 @@ fn rounds_go_on_until_it_is_decided_who_is_faster() {
 #[test]
 fn looking_after_each_pass_fools_nobody() {
     for scatter in [0.01, 0.06] {
-        let is_fooled = |seed: &u32| {
-            let mut random = ChaCha8Rng::seed_from_u64(u64::from(*seed));
-            let Ok(samples) = rounds(2, 1, 20, |_| {
-                let uniform = f64::from(random.next_u32()) / f64::from(u32::MAX);
-                Ok::<_, Infallible>(10.0 * (1.0 + scatter * uniform))
-            });
-            let pair = Comparison::new(&samples[1], &samples[0]).unwrap();
-            claim::judge(&pair.ratios, pair.noise(), 1.0).verdict == Verdict::Pass
-        };
-        let fooled = (0..200).filter(is_fooled).count();
+        let fooled = (0..200).filter(|seed| is_fooled(*seed, scatter)).count();
         assert!(fooled <= 10, "{fooled} of 200 with a scatter of {scatter}");
     }
+}
+
+/// Whether ours is judged to be faster, of two arms that scatter alike.
+fn is_fooled(seed: u64, scatter: f64) -> bool {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let Ok(samples) = rounds(2, 1, 20, |_| {
+        let uniform = f64::from(random.next_u32()) / f64::from(u32::MAX);
+        Ok::<_, Infallible>(10.0 * (1.0 + scatter * uniform))
+    });
+    let pair = Comparison::new(&samples[1], &samples[0]).unwrap();
+    claim::judge(&pair.ratios, pair.noise(), 1.0).verdict == Verdict::Pass
 }
 
 #[test]
@@ -370,23 +370,23 @@ fn a_process_that_tells_less_time_than_passes_has_another_clock() {
     assert_eq!(wrong_clock(&[0.71]), None);
     // One chunk that ended late is none of its clock's doing.
     assert_eq!(wrong_clock(&[0.97, 0.3, 0.98]), None);
-    for told in [
+    for reported in [
         &[0.69, 0.69, 0.69][..],
-        // One chunk that is told in full, of many that are not.
+        // One chunk that is reported in full, of many that are not.
         &[0.5, 0.5, 0.99, 0.5],
         &[0.97, f64::NAN, f64::NAN],
         &[],
     ] {
-        let reason = wrong_clock(told);
+        let reason = wrong_clock(reported).unwrap();
         assert!(
-            reason.is_some_and(|reason| reason.contains("of the time that passes here")),
-            "{told:?}"
+            reason.contains("of the time that passes here"),
+            "{reported:?}: {reason}"
         );
     }
 }
 
-/// A started Python that answers as [`STUB`] does: it says that it wrote an output of set 0 and one
-/// of set 1.
+/// Returns a Python that has started and answers as [`STUB`] does: it reports an output of set 0
+/// and one of set 1.
 fn started_stub(folder: &tempfile::TempDir) -> Option<Python> {
     python("")?;
     let path = folder.path().join("stub");
@@ -398,7 +398,8 @@ fn started_stub(folder: &tempfile::TempDir) -> Option<Python> {
     Some(python)
 }
 
-/// What is read of a graph over so many sets, of a process that reported such shares of the time.
+/// Returns what is read of a graph over so many sets, of a process that reported such shares of the
+/// time.
 fn outputs_of_stub(
     label: &str,
     sets: usize,
@@ -423,15 +424,13 @@ fn outputs_of_stub(
 
 #[test]
 fn outputs_of_all_sets_are_read() {
-    let Some(read) = outputs_of_stub("all-sets", 2, &[0.97; 3]) else {
+    let Some(answer) = outputs_of_stub("all-sets", 2, &[0.97; 3]) else {
         return;
     };
-    let read = read.unwrap();
+    let read = answer.unwrap();
     assert_eq!(read.outputs, [(0, vec![1.0, 2.0]), (1, vec![1.0])]);
-    assert_eq!(
-        (read.host_us, read.e4m3_scale),
-        (vec![20.0, 21.0], Some(64.0))
-    );
+    assert_eq!(read.host_us, [20.0, 21.0]);
+    assert_eq!(read.e4m3_scale, Some(64.0));
 }
 
 #[test]
@@ -487,7 +486,7 @@ impl StubWorker {
             .ask("finish", json!({ "peer": "it", "output": output }))
     }
 
-    /// What it wrote as the output of this number.
+    /// Returns the output of this number as the worker wrote it.
     fn written(&self, number: usize) -> String {
         std::fs::read_to_string(self.folder.path().join(format!("o{number}"))).unwrap()
     }
@@ -495,7 +494,7 @@ impl StubWorker {
 
 const COMPUTES: &str = "computes";
 
-/// Why a graph of four calls is refused when it is finished.
+/// Returns why a graph of four calls is refused when it is finished.
 fn refusal(is_candidate: bool, calls: [&str; 4]) -> Option<String> {
     let mut worker = StubWorker::new(is_candidate, &calls)?;
     worker.prepare(4).unwrap();
@@ -603,46 +602,64 @@ fn a_candidate_that_replaces_the_clock_is_refused() {
     );
 }
 
+/// Returns the launches of graphs of two peers whose call takes so long: starting a graph takes
+/// 8 us.
+fn launches_of(plan: &Plan, sets: usize, us: f64) -> usize {
+    let mut graphs = Graphs {
+        plan,
+        sets,
+        launches: None,
+    };
+    let mut launches = 0;
+    for name in ["mine.py:f", "torch-math"] {
+        let built = graphs.build(&[peer(name)], |_, count| {
+            assert_eq!(count % sets, 0);
+            launches = count;
+            Ok(us + 8.0 / count as f64)
+        });
+        assert!(built.iter().all(Result::is_ok));
+    }
+    assert_eq!(graphs.launches, Some(launches));
+    launches
+}
+
 #[test]
 fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     let plan = Plan::default();
     let sample_us = plan.sample_time.as_secs_f64() * 1e6;
-    let peers = |names: &[&str]| names.iter().map(|name| peer(name)).collect::<Vec<_>>();
-    // Starting a graph takes 8 us.
-    let launches_of = |sets: usize, us: f64| {
-        let mut graphs = Graphs {
-            plan: &plan,
-            sets,
-            launches: None,
-        };
-        let mut launches = 0;
-        for name in ["mine.py:f", "torch-math"] {
-            let built = graphs.build(&peers(&[name]), |_, count| {
-                assert_eq!(count % sets, 0);
-                launches = count;
-                Ok(us + 8.0 / count as f64)
-            });
-            assert!(built.iter().all(Result::is_ok));
-        }
-        assert_eq!(graphs.launches, Some(launches));
-        launches
-    };
     for sets in 1..=4 {
-        assert!(
-            launches_of(sets, 5.0) as f64 * 5.0 > 0.9 * sample_us,
-            "{sets}"
-        );
-        assert_eq!(launches_of(sets, 1e4), sets);
+        let launches = launches_of(&plan, sets, 5.0);
+        assert!(launches as f64 * 5.0 > 0.9 * sample_us, "{sets}");
+        assert_eq!(launches_of(&plan, sets, 1e4), sets);
     }
-    let mut asked = Vec::new();
-    let mut answers = |names: &[&str], launches: &mut Option<usize>| -> Vec<String> {
+}
+
+/// Pythons that build graphs of peers one after the other: each peer behaves as its name tells.
+struct StubGraphs {
+    /// The number of launches that the next graph has, if it is known.
+    launches: Option<usize>,
+    /// The numbers of launches that a Python was asked to build.
+    requested: Vec<usize>,
+}
+
+impl StubGraphs {
+    fn new(launches: Option<usize>) -> Self {
+        Self {
+            launches,
+            requested: vec![],
+        }
+    }
+
+    /// Returns a word for the graph of each peer of a Python: `built`, or the error.
+    fn build(&mut self, names: &[&str]) -> Vec<String> {
         let mut graphs = Graphs {
-            plan: &plan,
+            plan: &Plan::default(),
             sets: 4,
-            launches: *launches,
+            launches: self.launches,
         };
-        let built = graphs.build(&peers(names), |peer, count| {
-            asked.push(count);
+        let peers: Vec<Peer> = names.iter().map(|name| peer(name)).collect();
+        let built = graphs.build(&peers, |peer, count| {
+            self.requested.push(count);
             match peer.name.as_str() {
                 "ends" => Err(SessionError::Ended("ended".into())),
                 "refuses" => Err(SessionError::Refused("refused".into())),
@@ -650,157 +667,239 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
                 _ => Ok(1.0),
             }
         });
-        let word = |graph: Result<f64, SessionError>| {
-            graph.map_or_else(|error| error.to_string(), |_| "built".into())
-        };
-        *launches = graphs.launches;
-        built.into_iter().map(word).collect()
-    };
-    // The first Python ends, the peer of the second refuses: the third says.
-    let mut launches = None;
-    for (peer, answer, view) in [
-        ("ends", "ended", None),
-        ("refuses", "refused", None),
-        ("builds", "built", Some(4)),
-    ] {
-        assert_eq!(answers(&[peer], &mut launches), [answer]);
-        assert_eq!(launches, view);
+        self.launches = graphs.launches;
+        let mut words = Vec::new();
+        for graph in built {
+            words.push(match graph {
+                Ok(_) => "built".to_string(),
+                Err(error) => error.to_string(),
+            });
+        }
+        words
     }
-    // With one of ours, all have what it has; what a Python built goes with it.
-    assert_eq!(answers(&["fast", "ends"], &mut Some(8)), ["ended"; 2]);
-    let two = answers(&["refuses", "fast"], &mut Some(8));
-    assert_eq!(two, ["refused", "built"]);
-    assert_eq!(asked[3..], [8; 4]);
 }
 
 #[test]
-fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
-    let place = ProblemPlace::claims(Dtype::F16);
-    let paired = |theirs_right, ours_right, zero_us| {
-        let speed_of_light = SpeedOfLight::default().with_zero_line(zero_us);
-        let theirs = peer_sampled("torch-flash", 16.0, theirs_right);
-        let ours = peer_sampled(CPASYNC, 10.0, ours_right);
-        let row = pair(&theirs, &ours, &place, "warm L2", &speed_of_light).unwrap()?;
-        assert_eq!(
-            (row.subject.as_str(), row.base()),
-            (CPASYNC, Some(&"torch-flash".into()))
-        );
-        let speedup = row.value(Metric::SpeedupP50).unwrap();
-        Some(format!(
-            "{speedup:.3} {}",
-            row.failure().unwrap_or_default()
-        ))
-    };
-    assert_eq!(paired(true, true, 2.0).unwrap(), "1.600 ");
-    assert_eq!(
-        [paired(true, false, 2.0), paired(false, true, 2.0)],
-        [None, None]
-    );
-    let impossible = paired(true, true, 10.0).unwrap();
-    assert!(
-        impossible.contains("impossible: 10.000 us, below 11.000 us (1.1 x an empty"),
-        "{impossible}"
-    );
-    // What its gates said stays with the arm.
-    let wrong = peer_sampled("torch-cudnn", 8.0, false);
-    let wrong = wrong.row(&place, "warm L2").unwrap();
-    let failed: Vec<GateId> = wrong.failed().map(|(gate, _)| gate).collect();
-    let [samples, host] = [Metric::Samples, Metric::HostP50].map(|metric| wrong.value(metric));
-    assert_eq!(
-        (failed, wrong.conditions.as_deref()),
-        (vec![GateId::C2], Some("warm L2"))
-    );
-    let p50 = peer_sampled("torch-cudnn", 20.0, true)
-        .row(&place, "")
-        .unwrap();
-    assert_eq!((samples, host), (Some(40.0), p50.value(Metric::P50)));
+fn without_ours_the_first_graph_that_is_built_decides_the_launches() {
+    let mut graphs = StubGraphs::new(None);
+    assert_eq!(graphs.build(&["ends"]), ["ended"]);
+    assert_eq!(graphs.launches, None);
+    assert_eq!(graphs.build(&["refuses"]), ["refused"]);
+    assert_eq!(graphs.launches, None);
+    assert_eq!(graphs.build(&["builds"]), ["built"]);
+    assert_eq!(graphs.launches, Some(4));
+    assert_eq!(graphs.requested.len(), 3);
 }
 
-/// The counted time of an arm.
-fn sustained(us: f64) -> Option<Sustained> {
+#[test]
+fn beside_one_of_ours_all_graphs_have_its_launches() {
+    let mut graphs = StubGraphs::new(Some(8));
+    // What a Python built goes with it.
+    assert_eq!(graphs.build(&["fast", "ends"]), ["ended"; 2]);
+    assert_eq!(graphs.requested, [8; 2]);
+    let mut others = StubGraphs::new(Some(8));
+    assert_eq!(others.build(&["refuses", "fast"]), ["refused", "built"]);
+    assert_eq!(others.requested, [8; 2]);
+}
+
+/// Returns the row of ours over a peer on mission; nothing where a side is wrong.
+fn pair_on_mission(theirs: &Sampled, ours: &Sampled, speed_of_light: &SpeedOfLight) -> Option<Row> {
+    let place = ProblemPlace::claims(Dtype::F16);
+    pair(theirs, ours, &place, "warm L2", speed_of_light).unwrap()
+}
+
+/// Returns the speed of light where an empty launch takes so long.
+fn empty_launch(us: f64) -> SpeedOfLight {
+    SpeedOfLight::default().with_zero_line(us)
+}
+
+#[test]
+fn a_ratio_is_the_peers_time_over_ours() {
+    let theirs = peer_sampled("torch-flash", 16.0, true);
+    let ours = peer_sampled(CPASYNC, 10.0, true);
+    let row = pair_on_mission(&theirs, &ours, &empty_launch(2.0)).unwrap();
+    assert_eq!(row.subject.as_str(), CPASYNC);
+    assert_eq!(row.base(), Some(&"torch-flash".into()));
+    let speedup = row.value(Metric::SpeedupP50).unwrap();
+    assert_eq!(format!("{speedup:.3}"), "1.600");
+    assert_eq!(row.failure(), None);
+}
+
+#[test]
+fn a_side_whose_output_is_wrong_has_no_ratio() {
+    let right = peer_sampled("torch-flash", 16.0, true);
+    let wrong_ours = peer_sampled(CPASYNC, 10.0, false);
+    assert_eq!(
+        pair_on_mission(&right, &wrong_ours, &empty_launch(2.0)),
+        None
+    );
+    let wrong_theirs = peer_sampled("torch-flash", 16.0, false);
+    let ours = peer_sampled(CPASYNC, 10.0, true);
+    assert_eq!(
+        pair_on_mission(&wrong_theirs, &ours, &empty_launch(2.0)),
+        None
+    );
+}
+
+#[test]
+fn an_impossible_time_fails() {
+    let theirs = peer_sampled("torch-flash", 16.0, true);
+    let ours = peer_sampled(CPASYNC, 10.0, true);
+    let row = pair_on_mission(&theirs, &ours, &empty_launch(10.0)).unwrap();
+    assert_eq!(row.subject.as_str(), CPASYNC);
+    assert_eq!(row.base(), Some(&"torch-flash".into()));
+    let reason = row.failure().unwrap();
+    assert!(
+        reason.contains("impossible: 10.000 us, below 11.000 us (1.1 x an empty"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn what_gates_said_stays_with_the_arm() {
+    let place = ProblemPlace::claims(Dtype::F16);
+    let wrong = peer_sampled("torch-cudnn", 8.0, false)
+        .row(&place, "warm L2")
+        .unwrap();
+    let failed: Vec<GateId> = wrong.failed().map(|(gate, _)| gate).collect();
+    assert_eq!(failed, [GateId::C2]);
+    assert_eq!(wrong.conditions.as_deref(), Some("warm L2"));
+    assert_eq!(wrong.value(Metric::Samples), Some(40.0));
+    let host = peer_sampled("torch-cudnn", 20.0, true)
+        .row(&place, "")
+        .unwrap();
+    assert_eq!(wrong.value(Metric::HostP50), host.value(Metric::P50));
+}
+
+/// Returns the counted time of an arm.
+fn sustained(us: f64) -> Sustained {
     let load = Load {
         energy_mj: Some(0.7 * us),
         power_w: Some(700.0),
         ..Load::default()
     };
-    let us = samples(us);
-    Some(Sustained { us, load })
+    Sustained {
+        us: samples(us),
+        load,
+    }
 }
 
 #[test]
 fn the_fastest_of_both_sides_and_the_librarys_choice_are_timed_sustained() {
-    let samples = [12.0, 10.0, 11.0, 20.0, 18.0].map(samples);
-    let samples = samples.each_ref().map(|arm| &arm[..]);
-    let arms = |ours, library| sustained_arms(&samples, ours, library);
-    let expected = |arms: &[usize], peer| {
-        let arms = arms.to_vec();
-        Some(SustainedArms { arms, peer })
+    let ours = [samples(12.0), samples(10.0), samples(11.0)];
+    let [slow_peer, peer] = [samples(20.0), samples(18.0)];
+    let bursts = [&ours[0][..], &ours[1], &ours[2], &slow_peer, &peer];
+    let fastest = SustainedArms {
+        arms: vec![1, 4],
+        peer: 4,
     };
-    assert_eq!(arms(3, None), expected(&[1, 4], 4));
-    assert_eq!(arms(3, Some(1)), expected(&[1, 4], 4));
-    assert_eq!(arms(3, Some(0)), expected(&[0, 1, 4], 4));
-    assert_eq!([arms(0, None), arms(5, None)], [None, None]);
+    let with_library = SustainedArms {
+        arms: vec![0, 1, 4],
+        peer: 4,
+    };
+    assert_eq!(sustained_arms(&bursts, 3, None).as_ref(), Some(&fastest));
+    assert_eq!(sustained_arms(&bursts, 3, Some(1)), Some(fastest));
+    assert_eq!(sustained_arms(&bursts, 3, Some(0)), Some(with_library));
+    // One side is empty.
+    assert_eq!(sustained_arms(&bursts, 0, None), None);
+    assert_eq!(sustained_arms(&bursts, 5, None), None);
     // What the library chooses may not have been timed in bursts.
-    let samples = [samples[0], &[], samples[3]];
-    let arms = sustained_arms(&samples, 2, Some(1));
-    assert_eq!(arms, expected(&[0, 1, 2], 2));
+    let library_alone = [&ours[0][..], &[], &slow_peer];
+    assert_eq!(
+        sustained_arms(&library_alone, 2, Some(1)),
+        Some(SustainedArms {
+            arms: vec![0, 1, 2],
+            peer: 2,
+        })
+    );
+}
+
+/// Returns an arm that was timed in bursts, and sustained at the power limit.
+fn sustained_arm(subject: &str, burst_us: f64, us: f64) -> Sampled {
+    Sampled {
+        sustained: Some(sustained(us)),
+        ..peer_sampled(subject, burst_us, true)
+    }
+}
+
+fn speedup(row: Row) -> Option<f64> {
+    row.rounded().value(Metric::SpeedupP50)
 }
 
 #[test]
-fn a_ratio_is_of_one_regime_and_the_rows_say_which() {
-    let place = ProblemPlace::claims(Dtype::F16);
-    let arm = |subject, burst, us: Option<f64>| Sampled {
-        sustained: us.and_then(sustained),
-        ..peer_sampled(subject, burst, true)
-    };
-    let ours = arm(CPASYNC, 10.0, Some(12.0));
-    let theirs = arm("flash-attn-3", 15.0, Some(15.0));
-    let other = arm("torch-cudnn", 16.0, None);
-    let speed_of_light = SpeedOfLight::default();
-    let ratio = |theirs: &Sampled, ours: &Sampled| {
-        let row = pair(theirs, ours, &place, "warm L2", &speed_of_light).unwrap()?;
-        Some((
-            row.conditions.clone(),
-            row.rounded().value(Metric::SpeedupP50)?,
-        ))
-    };
-    let conditions = Some("warm L2, sustained".to_string());
-    assert_eq!(ratio(&theirs, &ours), Some((conditions, 1.25)));
-    assert_eq!(ratio(&other, &ours), Some((None, 1.6)));
-    let row = ours.row(&place, "warm L2").unwrap().rounded();
-    assert_eq!(row.conditions.as_deref(), Some("warm L2, sustained"));
-    assert_eq!(row.value(Metric::P50), Some(12.01));
-    assert_eq!(row.value(Metric::EnergyMj), Some(8.4));
-    let row = other.row(&place, "warm L2").unwrap();
-    assert_eq!(row.conditions.as_deref(), Some("warm L2"));
+fn a_ratio_is_of_one_regime() {
+    let ours = sustained_arm(CPASYNC, 10.0, 12.0);
+    let theirs = sustained_arm("flash-attn-3", 15.0, 15.0);
+    let burst = peer_sampled("torch-cudnn", 16.0, true);
+    let light = SpeedOfLight::default();
+    let of_sustained = pair_on_mission(&theirs, &ours, &light).unwrap();
+    assert_eq!(
+        of_sustained.conditions.as_deref(),
+        Some("warm L2, sustained")
+    );
+    assert_eq!(speedup(of_sustained), Some(1.25));
+    let of_bursts = pair_on_mission(&burst, &ours, &light).unwrap();
+    assert_eq!(of_bursts.conditions, None);
+    assert_eq!(speedup(of_bursts), Some(1.6));
     // What the library chose was timed sustained alone.
     let chosen = Sampled {
         device_us: vec![],
-        ..arm("stage1-cpasync/cpasync-64x64", 10.0, Some(14.0))
+        ..sustained_arm("stage1-cpasync/cpasync-64x64", 10.0, 14.0)
     };
-    assert!(ratio(&theirs, &chosen).is_some());
-    assert_eq!(ratio(&other, &chosen), None);
+    assert!(pair_on_mission(&theirs, &chosen, &light).is_some());
+    assert_eq!(pair_on_mission(&burst, &chosen, &light), None);
+}
+
+#[test]
+fn the_row_of_an_arm_names_its_regime() {
+    let place = ProblemPlace::claims(Dtype::F16);
+    let ours = sustained_arm(CPASYNC, 10.0, 12.0);
+    let own_row = ours.row(&place, "warm L2").unwrap().rounded();
+    assert_eq!(own_row.conditions.as_deref(), Some("warm L2, sustained"));
+    assert_eq!(own_row.value(Metric::P50), Some(12.01));
+    assert_eq!(own_row.value(Metric::EnergyMj), Some(8.4));
+    let burst = peer_sampled("torch-cudnn", 16.0, true);
+    let burst_row = burst.row(&place, "warm L2").unwrap();
+    assert_eq!(burst_row.conditions.as_deref(), Some("warm L2"));
+}
+
+/// Returns the arms that are left where the fastest peer is right or wrong. The first three were
+/// timed sustained, the second, which the library chose, alone so.
+fn arms_beside_peer(is_right: bool) -> Vec<Sampled> {
+    let chosen = Sampled {
+        device_us: vec![],
+        ..sustained_arm("stage1-cpasync/cpasync-64x64", 10.0, 20.0)
+    };
+    let rival = Sampled {
+        sustained: Some(sustained(20.0)),
+        ..peer_sampled("flash-attn-3", 15.0, is_right)
+    };
+    let mut arms = vec![
+        sustained_arm(CPASYNC, 10.0, 20.0),
+        chosen,
+        rival,
+        peer_sampled("torch-cudnn", 16.0, true),
+    ];
+    without_wrong_peer(&mut arms, &"flash-attn-3".into());
+    arms
+}
+
+fn count_sustained(arms: &[Sampled]) -> usize {
+    arms.iter().filter(|arm| arm.sustained.is_some()).count()
+}
+
+#[test]
+fn sustained_times_stay_where_the_peer_is_right() {
+    let arms = arms_beside_peer(true);
+    assert_eq!(arms.len(), 4);
+    assert_eq!(count_sustained(&arms), 3);
 }
 
 #[test]
 fn bursts_stay_where_the_peer_that_was_timed_sustained_is_wrong() {
-    let arms = |is_right| {
-        let mut arms = vec![
-            peer_sampled(CPASYNC, 10.0, true),
-            peer_sampled("stage1-cpasync/cpasync-64x64", 10.0, true),
-            peer_sampled("flash-attn-3", 15.0, is_right),
-            peer_sampled("torch-cudnn", 16.0, true),
-        ];
-        for arm in &mut arms[..3] {
-            arm.sustained = sustained(20.0);
-        }
-        arms[1].device_us.clear();
-        without_wrong_peer(&mut arms, &"flash-attn-3".into());
-        let sustained = arms.iter().filter(|arm| arm.sustained.is_some());
-        (sustained.count(), arms.len())
-    };
-    assert_eq!(arms(true), (3, 4));
-    assert_eq!(arms(false), (0, 3));
+    let arms = arms_beside_peer(false);
+    assert_eq!(arms.len(), 3);
+    assert_eq!(count_sustained(&arms), 0);
 }
 
 /// A steady replay is no sample of the burst, which `finish` compares a candidate with.
@@ -1120,39 +1219,48 @@ print(*(globals - there))
     let planted = format!("{SCRIPT}\ndef f():\n    return [not_there for _ in range(here)]\n");
     for (script, missing) in [(SCRIPT, ""), (&planted, "here not_there")] {
         let output = Command::new("python3").args(["-c", look, script]).output();
-        let found = String::from_utf8(output.unwrap().stdout).unwrap();
-        let mut found: Vec<&str> = found.split_whitespace().collect();
-        found.sort();
-        assert_eq!(found.join(" "), missing);
+        let printed = String::from_utf8(output.unwrap().stdout).unwrap();
+        let mut names: Vec<&str> = printed.split_whitespace().collect();
+        names.sort();
+        assert_eq!(names.join(" "), missing);
     }
+}
+
+/// Returns the groups of variants that stand for a stage of the test ladder on mission.
+fn representatives(run: &Run, stage: usize, dtype: Dtype, mask: Mask) -> Vec<Vec<String>> {
+    let place = ProblemPlace::new("mission", dtype, mask);
+    representative_variants(&View::alone(run), &ladder()[stage], &place)
 }
 
 #[test]
 fn the_fastest_green_variants_of_the_run_stand_for_their_stage() {
     let run = timed([15.0, 20.0, 18.0]);
-    let full = Problem {
-        mask: Mask::Full,
-        ..mission()
-    };
-    let of = |run: &Run, stage: usize, problem: &Problem| {
-        representative_variants(
-            &View::alone(run),
-            &ladder()[stage],
-            &ProblemPlace::of(problem),
-        )
-    };
     // scalar is faster here, and no variant of the default's family, which claims are about.
-    assert_eq!(of(&run, 0, &full), [["wmma-qk-32x64"], ["scalar-32x64"]]);
-    assert_eq!(of(&run, 1, &full), [["cpasync-32x64"]]);
-    // Not timed in the run: all that are green, where they have the element type.
-    assert_eq!(of(&run, 1, &mission()), [["cpasync-32x64"]]);
-    let bf16 = Problem {
-        dtype: Dtype::Bf16,
-        ..mission()
-    };
-    assert_eq!(of(&run, 1, &bf16), [[""; 0]; 0]);
-    let run = testing::scenario::run("timed 15 20 18; cpasync all: C2 fail");
-    for problem in [&full, &mission()] {
-        assert_eq!(of(&run, 1, problem), [[""; 0]; 0]);
+    assert_eq!(
+        representatives(&run, 0, Dtype::F16, Mask::Full),
+        [["wmma-qk-32x64"], ["scalar-32x64"]]
+    );
+    assert_eq!(
+        representatives(&run, 1, Dtype::F16, Mask::Full),
+        [["cpasync-32x64"]]
+    );
+}
+
+#[test]
+fn all_green_variants_stand_for_a_stage_on_a_problem_that_was_not_timed() {
+    let run = timed([15.0, 20.0, 18.0]);
+    assert_eq!(
+        representatives(&run, 1, Dtype::F16, Mask::Causal),
+        [["cpasync-32x64"]]
+    );
+    // None has the element type.
+    assert!(representatives(&run, 1, Dtype::Bf16, Mask::Causal).is_empty());
+}
+
+#[test]
+fn no_variant_stands_for_a_stage_that_is_red() {
+    let red = testing::scenario::run("timed 15 20 18; cpasync all: C2 fail");
+    for mask in [Mask::Full, Mask::Causal] {
+        assert!(representatives(&red, 1, Dtype::F16, mask).is_empty());
     }
 }
