@@ -236,12 +236,12 @@ mod tests {
         let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(written("a/COMPARE.md").starts_with("# COMPARE"));
         assert_eq!(written("a/COMPARE.md"), written("COMPARE.md"));
-        let open = OpenRun {
+        let slow_run = OpenRun {
             run: timed([30.0, 20.0, 15.0]),
             ..opened
         };
-        let concluded = open.conclude(Section::Sanitizer, |_| true);
-        assert!(concluded.unwrap().is_undecided);
+        let undecided = slow_run.conclude(Section::Sanitizer, |_| true);
+        assert!(undecided.unwrap().is_undecided);
     }
 
     #[test]
@@ -251,33 +251,35 @@ mod tests {
             run: timed(US),
             root: None,
         };
-        let mut found = Vec::new();
+        let mut counts = Vec::new();
         for version in ["ncu 1", "ncu 1", "ncu 2"] {
             open_run.set_tools(Source::Ncu, vec![version.into()]);
-            found.push(open_run.run.table.rows_by(Source::Ncu).count());
+            counts.push(open_run.run.table.rows_by(Source::Ncu).count());
             let measured = row("scalar | mission f16 full | ncu | profiled_ns 5");
             open_run.run.append(measured);
         }
-        assert_eq!(found, [0, 1, 0]);
+        assert_eq!(counts, [0, 1, 0]);
+    }
+
+    fn refused(scenario: &str) -> String {
+        check_current(&run(scenario)).unwrap_err().to_string()
     }
 
     #[test]
     fn other_kernels_and_red_records_are_refused() {
-        let judged = |words: &str| check_current(&run(&format!("timed; {words}")));
-        let refused = |words: &str| judged(words).unwrap_err().to_string();
-        let error = refused("sources 1 another");
+        let changed = refused("timed; sources 1 another");
         assert!(
-            error.contains("other versions of stage1-cpasync; run `compare` again"),
-            "{error}"
+            changed.contains("other versions of stage1-cpasync; run `compare` again"),
+            "{changed}"
         );
-        let two = "scalar all: C2 fail; wmma all: C2 fail";
-        assert!(judged(two).is_ok(), "one is green");
-        let error = refused(&format!("{two}; cpasync all: C2 fail"));
-        assert!(error.contains("no variant that is green"), "{error}");
+        let one_is_green = run("timed; scalar all: C2 fail; wmma all: C2 fail");
+        assert!(check_current(&one_is_green).is_ok());
+        let red = refused("timed; scalar all: C2 fail; wmma all: C2 fail; cpasync all: C2 fail");
+        assert!(red.contains("no variant that is green"), "{red}");
         let nowhere = Target {
             run: Some("no/such".into()),
         };
-        let error = OpenRun::open(&nowhere, &ladder()).unwrap_err();
-        assert!(error.to_string().contains("with --run DIR"), "{error}");
+        let missing = OpenRun::open(&nowhere, &ladder()).unwrap_err();
+        assert!(missing.to_string().contains("with --run DIR"), "{missing}");
     }
 }

@@ -110,7 +110,7 @@ fn hides_changes(root: &Path) -> io::Result<bool> {
     let listed = run(root, &["ls-files", "-v", "-z"])?;
     Ok(listed.split_terminator('\0').any(|line| {
         let (tag, path) = line.split_once(' ').unwrap_or((line, ""));
-        tag.starts_with(|tag: char| tag.is_ascii_lowercase())
+        tag.starts_with(|letter: char| letter.is_ascii_lowercase())
             || tag == "S" && root.join(path).exists()
     }))
 }
@@ -293,14 +293,23 @@ mod tests {
         assert!(has_dirty_commit(&root));
     }
 
-    /// Returns what the watched files hold; of a folder, the names in it.
-    fn seen(root: &Path) -> Vec<(PathBuf, Vec<String>)> {
-        let mut seen = Vec::new();
+    /// A watched file as it is now.
+    #[derive(Debug, PartialEq)]
+    struct Watched {
+        path: PathBuf,
+        /// The text of a file; the names in a folder.
+        content: Vec<String>,
+    }
+
+    fn seen(root: &Path) -> Vec<Watched> {
+        let mut files = Vec::new();
         for path in watched(root) {
-            let content = content(&path);
-            seen.push((path, content));
+            files.push(Watched {
+                content: content(&path),
+                path,
+            });
         }
-        seen
+        files
     }
 
     fn content(path: &Path) -> Vec<String> {

@@ -69,9 +69,9 @@ fn compile(root: &Path, stage: &str, source: &Path, program: &Path) -> Result<()
         .arg("-o")
         .arg(program)
         .output()
-        .map_err(|source| SharedError::Compiler {
+        .map_err(|error| SharedError::Compiler {
             program: compiler.to_string(),
-            source,
+            source: error,
         })?;
     if output.status.success() {
         return Ok(());

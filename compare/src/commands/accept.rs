@@ -198,15 +198,17 @@ fn refit(
             others.push(results.of_gpu(other));
         }
     }
-    let tables = std::iter::once(&table).chain(&others);
-    let views: Vec<View<'_>> = tables.map(|table| View::committed(stages, table)).collect();
+    let mut views = vec![View::committed(stages, &table)];
+    for other in &others {
+        views.push(View::committed(stages, other));
+    }
     let fitted = choice::fit(&views, library, None)?;
-    let regret = choice::unseen_regret(&views, library);
+    let unseen_regret = choice::unseen_regret(&views, library);
     let mut remarks = Vec::new();
     for line in fitted.residuals() {
         remarks.push(format!("{gpu}: {line}"));
     }
-    if let Some(regret) = regret {
+    if let Some(regret) = unseen_regret {
         remarks.push(format!("{gpu}: the library's choice takes {regret}"));
         let mut row = regret.row();
         row.session = session;
@@ -239,7 +241,7 @@ fn merge(run: &Run, results: &mut Results, built: &Table) -> anyhow::Result<Vec<
         "{name} measured no kernel of these sources; run it again with this build"
     );
     refuse_unacceptable(&current)?;
-    refuse_other_gpu(&current, folder.and_then(|folder| results.gpus.get(folder)))?;
+    refuse_other_gpu(&current, folder.and_then(|gpu| results.gpus.get(gpu)))?;
     let changes = judge(&current, &committed)?;
     let mut table = diff::accepted(&current, &committed);
     keep_leading(&mut table, name);
@@ -313,8 +315,9 @@ fn judge(run: &Run, committed: &Table) -> anyhow::Result<Option<String>> {
     refuse_failed_self_test(run)?;
     refuse_missing(run, &report)?;
     refuse_failed_claims(run, &report)?;
-    let changes = report.since.map(|since| of_differences(&since.changes));
-    Ok(changes.map(|changes| changes.to_string()))
+    Ok(report
+        .since
+        .map(|since| of_differences(&since.changes).to_string()))
 }
 
 fn refuse_failures(run: &Run, report: &Report<'_>) -> anyhow::Result<()> {
@@ -421,9 +424,8 @@ fn keep_fastest_peers(table: &mut Table) {
     let mut kept: BTreeSet<Key> = BTreeSet::new();
     for row in table.peer_times() {
         for rival in Rival::ALL {
-            let fastest = peers::fastest(table, row, |peer| rival.is(peer.as_str()));
-            if let Some(fastest) = fastest {
-                kept.insert(fastest.over.key());
+            if let Some(peer) = peers::fastest(table, row, |peer| rival.is(peer.as_str())) {
+                kept.insert(peer.over.key());
             }
         }
     }

@@ -142,8 +142,8 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         }
         (None, _) => None,
     };
-    if let Some(device) = device {
-        python::check_uuid(&hello, device)?;
+    if let Some(gpu) = device {
+        python::check_uuid(&hello, gpu)?;
     }
     let request = Request {
         cases: args.cases.clone(),

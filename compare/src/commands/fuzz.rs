@@ -24,7 +24,7 @@ use measure::sink::ExecuteError;
 use rayon::prelude::*;
 use results::builds::loaded;
 use results::table::{StageMeta, Subject};
-use search::{Clock, Contender, Judge, Search, Trial, Tried};
+use search::{Clock, Contender, Instruments, Judge, Reporter, Search, Trial, Tried};
 use stages::{Backend, Ladder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,13 +142,21 @@ fn run_one(trial: &Trial, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::Re
     Ok(page::of_trial(trial, &tried))
 }
 
+struct Terminal;
+
+impl Reporter for Terminal {
+    fn report(&self, line: &str) {
+        say(line);
+    }
+}
+
 /// Draws cases until time or number are reached.
 fn search(args: &FuzzArgs, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::Result<Answer> {
     let picked = args.chosen.pick(builds)?;
     let dtypes = or_all(&args.dtypes, &Dtype::ALL);
     let contenders = picked
         .iter()
-        .map(|picked| contender(picked, dtypes))
+        .map(|variant| contender(variant, dtypes))
         .collect();
     let seed = args.seed.unwrap_or_else(today);
     let seconds = args.seconds.or(args.cases.is_none().then_some(SECONDS));
@@ -164,7 +172,11 @@ fn search(args: &FuzzArgs, builds: &[StageMeta], gates: &Gates<'_>) -> anyhow::R
         interrupted: interrupted()?,
     };
     say(&format!("fuzz: seed {seed}, {}", gates.device()));
-    let result = search.run(gates, &clock, &mut |line| say(line))?;
+    let result = search.run(Instruments {
+        judge: gates,
+        clock: &clock,
+        reporter: &Terminal,
+    })?;
     let backend = gates.backend();
     Ok(page::of_search(&search, &result, backend, &gates.device()))
 }

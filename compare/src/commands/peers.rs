@@ -78,7 +78,7 @@ pub struct PeersArgs {
 /// Completes a run. Fails if a claim against a peer does without a negative; is undecided if one is
 /// AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
-    let (open_run, items) = measure(args)?;
+    let Measured { open_run, items } = measure(args)?;
     let view = View::alone(&open_run.run);
     let unclaimed = missing_claimants(&view, &items);
     let concluded = open_run.conclude(Section::Peers, is_over_peer)?;
@@ -120,8 +120,14 @@ fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
     lines
 }
 
+/// A run to which peers were added, and the problems that they were timed on.
+struct Measured {
+    open_run: OpenRun,
+    items: Vec<Item>,
+}
+
 /// Opens a run, times the chosen problems, and writes each when it has been measured.
-fn measure(args: &PeersArgs) -> anyhow::Result<(OpenRun, Vec<Item>)> {
+fn measure(args: &PeersArgs) -> anyhow::Result<Measured> {
     let chosen = Chosen {
         stages: args.stages.clone(),
         variants: vec![],
@@ -167,7 +173,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(OpenRun, Vec<Item>)> {
         open_run.append(rows)?;
     }
     open_run.append([])?;
-    Ok((open_run, items))
+    Ok(Measured { open_run, items })
 }
 
 const CANNOT_TIME: &str = "the peers could not be timed";

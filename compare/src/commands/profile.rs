@@ -21,7 +21,7 @@ use results::judge::state::is_green;
 use results::judge::verdict::Exit;
 use results::table::ncu::{self, Chips};
 use results::table::session::by_id;
-use results::table::{Kind, ProblemPlace, Row, Source, StageMeta, Subject};
+use results::table::{Kind, ProblemPlace, Row, Source, StageMeta};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -74,8 +74,15 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let chips = Chips::new(gpu.info().limits().capability);
     let dtypes = distinct(selected.iter().map(|(stage, _)| stage.first_dtype()));
     let view = View::alone(&run.run);
-    let (variants, red): (Vec<Subject>, Vec<Subject>) =
-        subjects(&selected).partition(|subject| is_green(&view, subject, view.backend()));
+    let mut variants = Vec::new();
+    let mut red = Vec::new();
+    for subject in subjects(&selected) {
+        if is_green(&view, &subject, view.backend()) {
+            variants.push(subject);
+        } else {
+            red.push(subject);
+        }
+    }
     if variants.is_empty() {
         bail!(NoData(format!(
             "nothing that was selected is green in {}: {}",
@@ -242,7 +249,10 @@ fn rows_of(
     launched: &[Row],
     measured: &[csv::Launch],
 ) -> Result<Vec<Row>, String> {
-    let supported: Vec<&Row> = launched.iter().filter(child::is_supported).collect();
+    let supported: Vec<&Row> = launched
+        .iter()
+        .filter(|row| child::is_supported(row))
+        .collect();
     if measured.len() != supported.len() {
         return Err(format!(
             "ncu has {} launches, the program made {}",

@@ -80,11 +80,11 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
 }
 
 fn print_or_write(text: String, path: Option<&Path>) -> anyhow::Result<Answer> {
-    let Some(path) = path else {
+    let Some(file) = path else {
         return Ok(Answer::pass(text));
     };
-    write_atomically(path, text.as_bytes())?;
-    Ok(Answer::pass(format!("written: {}", path.display())))
+    write_atomically(file, text.as_bytes())?;
+    Ok(Answer::pass(format!("written: {}", file.display())))
 }
 
 /// Writes the files if one is out of date, or only reports it.

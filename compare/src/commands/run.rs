@@ -160,7 +160,7 @@ impl<'a> Job<'a> {
             say("note: without a GPU --iters has no effect");
         }
         let request = Request {
-            file: file.as_ref().map(|file| file.problem.clone()),
+            file: file.as_ref().map(|input| input.problem.clone()),
             ..args.request.clone()
         };
         let plan = plan::plan(&builds, &request, backend_of(&ladder))?;
@@ -183,7 +183,7 @@ impl<'a> Job<'a> {
         self.ladder.gpu.as_ref().ok()
     }
 
-    fn measure(&mut self, choice: Option<LibraryChoice>) -> anyhow::Result<Run> {
+    fn measure(&mut self, library_choice: Option<LibraryChoice>) -> anyhow::Result<Run> {
         let mut run = self.begin();
         self.announce(&run);
         let begun = Instant::now();
@@ -193,7 +193,7 @@ impl<'a> Job<'a> {
         run.extend(self.judge_given_output());
         run.write(&self.folder)?;
         let outcome = self.execute(&mut run, &mut recorder);
-        if let Some(choice) = choice
+        if let Some(choice) = library_choice
             && !self.plan.draws.is_empty()
         {
             let device = self.ladder.stages.first().and_then(|stage| stage.device);
@@ -219,11 +219,9 @@ impl<'a> Job<'a> {
 
     /// Begins the run, with what is known about its kernels before they are launched.
     fn begin(&mut self) -> Run {
-        let mut tool = None;
         // Reading a stage's code takes seconds.
-        if self.plan.tier > Tier::T0 {
-            tool = Some(self.read_machine_code());
-        }
+        let reads_code = self.plan.tier > Tier::T0;
+        let reader = reads_code.then(|| self.read_machine_code());
         let mut run = begin(
             &name_of(&self.folder),
             commit(),
@@ -234,7 +232,7 @@ impl<'a> Job<'a> {
         );
         run.session.device = self.limits;
         run.session.input = self.args.input.clone();
-        if let Some(tool) = tool {
+        if let Some(tool) = reader {
             run.session.tools.insert(Source::Ptxas, vec![tool]);
         }
         run
@@ -306,9 +304,10 @@ impl<'a> Job<'a> {
             .iter()
             .filter(|stage| self.args.input.is_none() && self.plan.has_stage(stage.info().id));
         // In the workspace, which has one build for all folders of runs.
-        let runs = workspace_runs().or_else(|| self.args.out.clone());
-        let kept =
-            runs.and_then(|runs| Kept::new(&runs.join(KEPT), self.limits, self.args.selftest).ok());
+        let kept = match workspace_runs().or_else(|| self.args.out.clone()) {
+            Some(runs) => Kept::new(&runs.join(KEPT), self.limits, self.args.selftest).ok(),
+            None => None,
+        };
         let self_test = SelfTest {
             stages: stages.collect(),
             kept,

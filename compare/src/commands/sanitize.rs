@@ -204,16 +204,18 @@ impl Sanitizer {
         };
         let timeout = Duration::from_secs(self.timeout);
         let tool_run = launches.run_under(command, files, timeout, |_| ())?;
-        let (supported, refused): (Vec<&Row>, Vec<&Row>) =
-            tool_run.rows.iter().partition(child::is_supported);
-        let planned = launches.problems.len() - refused.len();
+        let mut planned = launches.problems.len();
+        let mut launched = 0;
+        for row in &tool_run.rows {
+            if !child::is_supported(row) {
+                planned -= 1;
+            } else if row.failure().is_none() {
+                launched += 1;
+            }
+        }
         if planned == 0 {
             return Ok(None);
         }
-        let launched = supported
-            .iter()
-            .filter(|row| row.failure().is_none())
-            .count();
         let result = Log::parse(&tool_run.printed).judge(&Process {
             ended: &tool_run.ended,
             failure: tool_run.first_failure(),

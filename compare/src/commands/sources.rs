@@ -25,8 +25,9 @@ pub fn sources() -> anyhow::Result<Answer> {
 fn description(stage: &StageMeta, all: &[StageMeta]) -> String {
     let mut identities = Vec::new();
     for claim in &stage.claims {
-        let base = claim.relation.base();
-        if let Some(base_stage) = base.and_then(|base| by_id(all, base.stage)) {
+        if let Some(base) = claim.relation.base()
+            && let Some(base_stage) = by_id(all, base.stage)
+        {
             identities.push(base_stage.identity.as_str());
         }
     }

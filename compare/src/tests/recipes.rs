@@ -114,7 +114,7 @@ const SQL: &str = "AND AS BY DISTINCT FILTER FROM GROUP IS NOT NULL ORDER SELECT
 fn check_query(query: &str) -> Result<(), String> {
     let unquoted = query
         .strip_prefix('"')
-        .and_then(|query| query.strip_suffix('"'))
+        .and_then(|rest| rest.strip_suffix('"'))
         .ok_or("a query stands between double quotes")?;
     let parts: Vec<&str> = unquoted.split('\'').collect();
     if parts.len().is_multiple_of(2) {

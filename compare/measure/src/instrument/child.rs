@@ -100,7 +100,7 @@ fn results(path: &Path) -> Vec<Row> {
         .collect()
 }
 
-pub fn is_supported(row: &&Row) -> bool {
+pub fn is_supported(row: &Row) -> bool {
     !row.verdicts.is_empty()
 }
 

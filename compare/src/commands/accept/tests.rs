@@ -16,18 +16,25 @@ fn good() -> Run {
     run("timed; clean")
 }
 
-fn merged(run: &Run, results: &Results) -> anyhow::Result<(Results, Vec<String>)> {
-    let mut results = results.clone();
-    let lines = merge(run, &mut results, &Table::default())?;
-    Ok((results, lines))
+/// The tables with a run that was accepted, and what `accept` prints.
+#[derive(Debug)]
+struct Merged {
+    results: Results,
+    lines: Vec<String>,
 }
 
-fn accepted(run: &Run, results: &Results) -> Results {
-    merged(run, results).unwrap().0
+fn merge_into(before: &Results, run: &Run) -> anyhow::Result<Merged> {
+    let mut results = before.clone();
+    let lines = merge(run, &mut results, &Table::default())?;
+    Ok(Merged { results, lines })
+}
+
+fn accepted(run: &Run, before: &Results) -> Results {
+    merge_into(before, run).unwrap().results
 }
 
 fn refused(run: &Run) -> String {
-    let error = merged(run, &Results::default()).expect_err("it is refused");
+    let error = merge_into(&Results::default(), run).expect_err("it is refused");
     format!("{error:#}")
 }
 
@@ -302,7 +309,7 @@ fn run_on_h100(changes: &str) -> Run {
 #[test]
 fn a_session_of_another_gpu_model_is_refused() {
     let results = accepted(&good(), &Results::default());
-    let error = merged(&run_on_h100(""), &results)
+    let error = merge_into(&results, &run_on_h100(""))
         .err()
         .unwrap()
         .to_string();
@@ -339,7 +346,7 @@ fn accepting_twice_changes_nothing() {
 fn cases_stay_with_the_run_and_ratios_and_claims_are_rows() {
     let run = run("timed; clean; peers mission 15 torch-default 40; \
          + scalar | mission f16 full normal:0 | gpu | C1 pass");
-    let (results, lines) = merged(&run, &Results::default()).unwrap();
+    let Merged { results, lines } = merge_into(&Results::default(), &run).unwrap();
     let has = |is_wanted: fn(&Row) -> bool| results.gpus[FOLDER].rows().any(is_wanted);
     assert!(!has(|row| row.kind.is_case()));
     assert!(has(|row| {
@@ -507,7 +514,7 @@ const CHANGED: &str = "clean; cpasync compute-sanitizer: C7 fail; sources 1 yest
 #[test]
 fn a_stage_that_has_changed_since_is_left_out_of_a_run_of_some_stages() {
     let part = run(&format!("timed; stages 0 1; {CHANGED}"));
-    let (results, lines) = merged(&part, &Results::default()).unwrap();
+    let Merged { results, lines } = merge_into(&Results::default(), &part).unwrap();
     let left_out = "left out, measured on other kernels than the sources': \
                     stage1-cpasync/cpasync-32x64; run them again with this build";
     assert!(lines.iter().any(|line| line == left_out), "{lines:?}");
@@ -559,8 +566,8 @@ fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
 /// refused.
 fn outcome(words: &str) -> String {
     let before = accepted(&good().named("20261119T183000Z-linux"), &Results::default());
-    match merged(&run(words), &before) {
-        Ok((_, lines)) => lines[1].clone(),
+    match merge_into(&before, &run(words)) {
+        Ok(merged) => merged.lines[1].clone(),
         Err(error) => error.to_string(),
     }
 }

@@ -52,13 +52,13 @@ impl Side {
 pub fn resolve(name: &str, root: Option<&Path>, stages: &[StageMeta]) -> anyhow::Result<Side> {
     let cannot = || format!("{name} cannot be compared");
     let path = Path::new(name);
-    let run = match path {
-        run if is_run(run) => Some(run.to_path_buf()),
-        folder if folder.is_dir() => newest_run(folder).with_context(cannot)?,
-        _ => None,
-    };
-    if let Some(run) = run {
-        return Side::of_run(&run, stages).with_context(cannot);
+    if is_run(path) {
+        return Side::of_run(path, stages).with_context(cannot);
+    }
+    if path.is_dir()
+        && let Some(newest) = newest_run(path).with_context(cannot)?
+    {
+        return Side::of_run(&newest, stages).with_context(cannot);
     }
     let side = if path.is_dir() {
         Side {

@@ -75,9 +75,9 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
 fn fields(line: &str) -> Vec<&str> {
     let unquoted = line
         .strip_prefix('"')
-        .and_then(|line| line.strip_suffix('"'));
+        .and_then(|rest| rest.strip_suffix('"'));
     match unquoted {
-        Some(line) => line.split("\",\"").collect(),
+        Some(values) => values.split("\",\"").collect(),
         None => vec![],
     }
 }
@@ -190,27 +190,30 @@ mod tests {
         assert_eq!(values[1], [1_603_840.0, 14_624.0, 2_270_633.0, 0.803495]);
     }
 
+    fn refused(text: &str, metric: &str) -> String {
+        parse(text, &[metric]).unwrap_err()
+    }
+
     #[test]
     fn planted_faults_are_named() {
-        let error = |text: &str, metric: &str| parse(text, &[metric]).unwrap_err();
         assert_eq!(
-            error(REAL, "no__such.sum"),
+            refused(REAL, "no__such.sum"),
             "ncu's table has no column of any metric"
         );
         for (cut, line) in [
             (&REAL[..REAL.trim_end().len() - 5], "line 4"),
             (&REAL[..REAL.find("byte\"").unwrap()], "line 2"),
         ] {
-            let error = error(cut, TIME);
+            let error = refused(cut, TIME);
             let expected = format!("ncu's table is cut off: {line} has ");
             assert!(error.starts_with(&expected), "{error}");
         }
         assert_eq!(
-            error(&REAL.replace("2,270,633", "many"), WAVEFRONTS),
+            refused(&REAL.replace("2,270,633", "many"), WAVEFRONTS),
             format!("ncu's value of {WAVEFRONTS} is not a number: many")
         );
         assert_eq!(
-            error(&REAL.replace("\"byte\"", "\"Mbyte\""), BYTES),
+            refused(&REAL.replace("\"byte\"", "\"Mbyte\""), BYTES),
             format!("ncu's unit of {BYTES} is not a base unit: Mbyte")
         );
         for nothing in [
@@ -218,7 +221,7 @@ mod tests {
             "==WARNING== No kernels were profiled.\n",
             "\"ID\",\"Kernel Name\"\n",
         ] {
-            let error = error(nothing, TIME);
+            let error = refused(nothing, TIME);
             assert!(
                 error.starts_with("ncu printed no table: ")
                     || error == "ncu printed neither a table nor an error",
@@ -226,8 +229,8 @@ mod tests {
             );
         }
         let warning = "==WARNING== No kernels were profiled.\n";
-        let says = "ncu printed no table: no kernel was launched";
-        assert_eq!(error(warning, TIME), says);
+        let message = "ncu printed no table: no kernel was launched";
+        assert_eq!(refused(warning, TIME), message);
     }
 
     #[test]

@@ -110,8 +110,8 @@ impl Log {
     }
 }
 
-fn is_headline(text: &str) -> bool {
-    let text = text.trim();
+fn is_headline(line: &str) -> bool {
+    let text = line.trim();
     !text.is_empty()
         && text != "COMPUTE-SANITIZER"
         && !text.starts_with("Target application returned an error")
