@@ -242,10 +242,11 @@ fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() 
 
     // A gate that fails on the head is for the comparison to say, whose verdict on runs and tables
     // is the only one.
-    for (diff_code, expected_code) in [("0", 0), ("1", 1), ("2", 2), ("3", 3)] {
-        let variables = [("RUN_CODE", "1"), ("DIFF_CODE", diff_code)];
+    for code in 0..4 {
+        let diff_code = code.to_string();
+        let variables = [("RUN_CODE", "1"), ("DIFF_CODE", &*diff_code)];
         let later = checkout.review("HEAD^1", &["--quick"], &variables);
-        later.expect(expected_code, &(builds() + &head));
+        later.expect(code, &(builds() + &head));
         let page = checkout.page();
         assert_eq!(page.matches("**verdict**").count(), 1, "{page}");
     }
@@ -262,11 +263,16 @@ fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() 
 /// The answer of a side to `sources`: the program and three stages.
 const SOURCES: &str = "program p\nstage0-a 0\nstage1-b 1\nstage2-c 2\n";
 
+/// Returns the variables by which both sides answer to `sources`.
+fn sources<'a>(base: &'a str, head: &'a str) -> [(&'static str, &'a str); 2] {
+    [("BASE_SOURCES", base), ("HEAD_SOURCES", head)]
+}
+
 #[test]
 fn only_the_stages_that_differ_are_run_and_the_others_are_named() {
     let checkout = Checkout::new();
     let head_sources = SOURCES.replace("b 1", "b 9");
-    let variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", &head_sources)];
+    let variables = sources(SOURCES, &head_sources);
     let first = checkout.review("HEAD^1", &["--full"], &variables);
     let flags = "--backend emulated --stages stage1-b";
     let base = run_call("base", "base-record", flags);
@@ -283,7 +289,7 @@ fn only_the_stages_that_differ_are_run_and_the_others_are_named() {
     let second = checkout.review("HEAD^1", &["--full"], &variables);
     assert_eq!(second.calls, builds() + &rest);
     let other_sources = SOURCES.replace("a 0", "a 9").replace("c 2", "c 9");
-    let other_variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", &other_sources)];
+    let other_variables = sources(SOURCES, &other_sources);
     let third = checkout.review("HEAD^1", &["--full"], &other_variables);
     let other_flags = "--backend emulated --stages stage0-a,stage2-c";
     let other_base = run_call("base", "base-record", other_flags);
@@ -293,7 +299,7 @@ fn only_the_stages_that_differ_are_run_and_the_others_are_named() {
 #[test]
 fn where_no_stage_differs_nothing_is_run_and_the_tables_are_compared() {
     let checkout = Checkout::new();
-    let [base, head] = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", SOURCES)];
+    let [base, head] = sources(SOURCES, SOURCES);
     let review = checkout.review("HEAD^1", &[], &[base, head]);
     review.expect(0, &(builds() + &diff_call(&tables(&checkout))));
     let expected = "\nNo stage is run: kernels, headers, flags, claims and the program are those \
@@ -312,27 +318,36 @@ fn where_no_stage_differs_nothing_is_run_and_the_tables_are_compared() {
     assert!(first_page.ends_with(expected), "{first_page}");
 }
 
-#[test]
-fn every_stage_is_run_where_what_runs_them_differs_or_one_asks() {
+/// Fails unless a review runs every stage, and names this reason.
+#[track_caller]
+fn expect_every_stage(head_sources: &str, flags: &[&str], reason: &str) {
     let checkout = Checkout::new();
+    let review = checkout.review("HEAD^1", flags, &sources(SOURCES, head_sources));
+    let line = format!("==> Every stage is run on both sides: {reason}.\n");
+    assert!(review.printed.contains(&line), "{}", review.printed);
+    let head = run_call("head", "head", "--backend emulated");
+    assert!(review.calls.contains(&head), "{}", review.calls);
+}
+
+#[test]
+fn every_stage_is_run_where_the_program_differs() {
     let other_program = SOURCES.replace("program p", "program q");
+    expect_every_stage(
+        &other_program,
+        &["--full"],
+        "common, the emulator or compare differs",
+    );
+}
+
+#[test]
+fn every_stage_is_run_where_the_ladder_has_another() {
     let longer = format!("{SOURCES}stage3-d 3\n");
-    for (head_sources, flags, reason) in [
-        (
-            &*other_program,
-            &["--full"][..],
-            "common, the emulator or compare differs",
-        ),
-        (&longer, &["--full"], "the ladder has other stages"),
-        (SOURCES, &["--full", "--all"], "--all"),
-    ] {
-        let variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", head_sources)];
-        let review = checkout.review("HEAD^1", flags, &variables);
-        let line = format!("==> Every stage is run on both sides: {reason}.\n");
-        assert!(review.printed.contains(&line), "{}", review.printed);
-        let head = run_call("head", "head", "--backend emulated");
-        assert!(review.calls.contains(&head), "{}", review.calls);
-    }
+    expect_every_stage(&longer, &["--full"], "the ladder has other stages");
+}
+
+#[test]
+fn every_stage_is_run_where_that_is_asked_for() {
+    expect_every_stage(SOURCES, &["--full", "--all"], "--all");
 }
 
 /// Files that are the same keep their times, so that cargo builds nothing for them again.
@@ -388,7 +403,7 @@ fn latencies_are_never_taken_from_another_session() {
     let head = run_call("head", "head", flags);
     let expected = builds() + &base + &head + &diff_call(RUNS);
     // All stages, although none differs: they are the control.
-    let variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", SOURCES)];
+    let variables = sources(SOURCES, SOURCES);
     for _ in 0..2 {
         let review = checkout.review("main^1", &["--latency"], &variables);
         review.expect(0, &expected);
@@ -410,42 +425,61 @@ fn a_build_that_fails_is_no_review() {
     assert!(!review.calls.contains("stale"), "{}", review.calls);
 }
 
+/// Fails unless a review is refused with these words.
+#[track_caller]
+fn expect_refused(review: &ScriptRun, words: &str) {
+    assert_eq!(review.code, 2, "{}", review.printed);
+    assert!(review.printed.contains(words), "{}", review.printed);
+}
+
 #[test]
 fn what_cannot_be_reviewed_is_wrong_usage() {
     let checkout = Checkout::new();
-    for (arguments, run_code, words) in [
-        (&[][..], "0", "usage:"),
-        (&["HEAD", "--slow"], "0", "usage:"),
-        (&["HEAD", "HEAD^1"], "0", "one BASE, not two"),
-        (&["nowhere"], "0", "git fetch it"),
-        (&["HEAD^1"], "2", "compare cannot run on the base-record"),
-    ] {
-        let script = [&["scripts/review"], arguments].concat();
-        let review = checkout.run(&script, &[("RUN_CODE", run_code)]);
-        assert_eq!(review.code, 2, "{arguments:?}: {}", review.printed);
-        assert!(
-            review.printed.contains(words),
-            "{arguments:?}: {}",
-            review.printed
-        );
+    let without_base = checkout.run(&["scripts/review"], &[("RUN_CODE", "0")]);
+    expect_refused(&without_base, "usage:");
+    let unknown_flag = checkout.review("HEAD", &["--slow"], &[("RUN_CODE", "0")]);
+    expect_refused(&unknown_flag, "usage:");
+    let two_bases = checkout.review("HEAD", &["HEAD^1"], &[("RUN_CODE", "0")]);
+    expect_refused(&two_bases, "one BASE, not two");
+    let unknown_base = checkout.review("nowhere", &[], &[("RUN_CODE", "0")]);
+    expect_refused(&unknown_base, "git fetch it");
+}
+
+#[test]
+fn a_base_that_cannot_run_is_named() {
+    let review = Checkout::new().review("HEAD^1", &[], &[("RUN_CODE", "2")]);
+    expect_refused(&review, "compare cannot run on the base-record");
+}
+
+/// Runs the hosted check on a comparison that exits with `diff_code`; its summary has the
+/// comparison.
+#[track_caller]
+fn hosted_check(diff_code: &str) -> ScriptRun {
+    let script = [".ci/review", "HEAD^1", "--quick"];
+    let run = Checkout::new().run(&script, &[("DIFF_CODE", diff_code)]);
+    assert!(run.printed.contains("**verdict**"), "{}", run.printed);
+    run
+}
+
+#[test]
+fn the_hosted_check_has_the_code_of_the_comparison() {
+    for (diff_code, expected_code) in [("0", 0), ("1", 1)] {
+        let check = hosted_check(diff_code);
+        assert_eq!(check.code, expected_code, "{}", check.printed);
+        assert!(!check.printed.contains("::warning::"), "{}", check.printed);
     }
 }
 
 #[test]
-fn the_hosted_check_passes_what_is_inconclusive_and_compares_with_where_the_commit_left_its_base() {
+fn the_hosted_check_passes_what_is_inconclusive_with_a_warning() {
+    let check = hosted_check("3");
+    assert_eq!(check.code, 0, "{}", check.printed);
+    assert!(check.printed.contains("::warning::"), "{}", check.printed);
+}
+
+#[test]
+fn the_hosted_check_compares_with_where_the_commit_left_its_base() {
     let checkout = Checkout::new();
-    for (diff_code, expected_code) in [("0", 0), ("1", 1), ("3", 0)] {
-        let variables = [("DIFF_CODE", diff_code)];
-        let ScriptRun { code, printed, .. } =
-            checkout.run(&[".ci/review", "HEAD^1", "--quick"], &variables);
-        assert_eq!(code, expected_code, "{printed}");
-        let has_warning = printed.contains("::warning::");
-        assert_eq!(has_warning, diff_code == "3", "{printed}");
-        assert!(
-            printed.contains("**verdict**"),
-            "the summary has the comparison: {printed}"
-        );
-    }
     // A branch that went on since.
     let base = checkout.git(&["rev-parse", "HEAD^1"]);
     checkout.git(&["checkout", "--quiet", "-b", "other", "HEAD^1"]);
@@ -456,24 +490,58 @@ fn the_hosted_check_passes_what_is_inconclusive_and_compares_with_where_the_comm
     assert_eq!(recorded, format!("{base} --backend emulated\n"));
 }
 
-/// Comments on a run of `kind` that left these files, `(name, text)`; returns the exit code and
-/// what is printed.
-fn comment(kind: &str, left: &[(&str, &str)], more: &[(&str, &str)]) -> (i32, String) {
-    let checkout = Checkout::new();
-    let folder = checkout.path("left");
-    std::fs::create_dir_all(&folder).unwrap();
-    for (name, text) in left {
-        std::fs::write(folder.join(name), text).unwrap();
+/// A run of the hosted check that ended, and on which the script comments.
+struct Commented {
+    /// `review` or `latency`.
+    kind: &'static str,
+    /// The comparison that the run left.
+    diff: Option<String>,
+    /// The step that failed, as the run left it.
+    failed_step: Option<&'static str>,
+    /// The answers of `gh`, as variables of its program.
+    answers: Vec<(&'static str, &'static str)>,
+}
+
+impl Commented {
+    /// Returns a run that left the comparison [`DIFF`].
+    fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            diff: Some(DIFF.to_string()),
+            failed_step: None,
+            answers: vec![],
+        }
     }
-    let variables = [
-        ("REPOSITORY", "o/r"),
-        ("HEAD_SHA", "abc"),
-        ("RUN_ID", "9"),
-        ("GITHUB_SERVER_URL", "https://example.invalid"),
-        ("LEFT", folder.to_str().unwrap()),
-    ];
-    let run = checkout.run(&[".ci/comment", kind], &[&variables, more].concat());
-    (run.code, run.printed)
+
+    /// Comments on the run.
+    fn comment(&self) -> ScriptRun {
+        let checkout = Checkout::new();
+        let folder = checkout.path("left");
+        std::fs::create_dir_all(&folder).unwrap();
+        if let Some(diff) = &self.diff {
+            std::fs::write(folder.join("diff.md"), diff).unwrap();
+        }
+        if let Some(step) = self.failed_step {
+            std::fs::write(folder.join("failed"), step).unwrap();
+        }
+        let mut variables = vec![
+            ("REPOSITORY", "o/r"),
+            ("HEAD_SHA", "abc"),
+            ("RUN_ID", "9"),
+            ("GITHUB_SERVER_URL", "https://example.invalid"),
+            ("LEFT", folder.to_str().unwrap()),
+        ];
+        variables.extend(&self.answers);
+        checkout.run(&[".ci/comment", self.kind], &variables)
+    }
+
+    /// Fails unless the script ends well and prints this.
+    #[track_caller]
+    fn expect(&self, printed: &str) {
+        let run = self.comment();
+        assert_eq!(run.code, 0, "{}", run.printed);
+        assert_eq!(run.printed, printed);
+    }
 }
 
 const DIFF: &str = "**verdict** by @someone\n";
@@ -486,49 +554,84 @@ fn body(kind: &str, rest: &str) -> String {
     )
 }
 
+/// The call that replaces the comment of a review.
+const PATCH: &str = "gh api --silent --method PATCH repos/o/r/issues/comments/42 --field body\n";
+
+/// The call that adds a comment.
+const POST: &str = "gh api --silent --method POST repos/o/r/issues/7/comments --field body\n";
+
+/// The end of a comment that has the comparison [`DIFF`]: nobody is notified.
+const VERDICT: &str = "\n**verdict** by @&#8203;someone\n";
+
 #[test]
 fn a_comment_names_its_commit_and_replaces_the_one_of_its_kind() {
-    let patch = "gh api --silent --method PATCH repos/o/r/issues/comments/42 --field body\n";
-    let post = "gh api --silent --method POST repos/o/r/issues/7/comments --field body\n";
-    let verdict = "\n**verdict** by @&#8203;someone\n";
-    let left = [("diff.md", DIFF)];
-    for (kind, more, call) in [
-        ("review", [("NEW", "")], patch),
-        ("review", [("NEW", "1")], post),
-        ("latency", [("NEW", "")], post),
-    ] {
-        let expected = call.to_string() + &body(kind, verdict);
-        assert_eq!(comment(kind, &left, &more), (0, expected));
-    }
-    let refusal = "no comment: no open pull request is at abc\n";
-    assert_eq!(
-        comment("review", &left, &[("AT", "123")]),
-        (0, refusal.to_string())
-    );
+    let expected = PATCH.to_string() + &body("review", VERDICT);
+    Commented::new("review").expect(&expected);
+}
+
+#[test]
+fn a_comment_is_added_where_there_is_none_of_its_kind() {
+    let first = Commented {
+        answers: vec![("NEW", "1")],
+        ..Commented::new("review")
+    };
+    first.expect(&(POST.to_string() + &body("review", VERDICT)));
+    let other_kind = Commented::new("latency");
+    other_kind.expect(&(POST.to_string() + &body("latency", VERDICT)));
+}
+
+#[test]
+fn a_commit_that_no_pull_request_is_at_gets_no_comment() {
+    let elsewhere = Commented {
+        answers: vec![("AT", "123")],
+        ..Commented::new("review")
+    };
+    elsewhere.expect("no comment: no open pull request is at abc\n");
 }
 
 #[test]
 fn a_long_comment_is_cut_to_what_a_comment_may_have() {
-    let long = DIFF.to_string() + &"line µ\n".repeat(20_000);
-    let (code, printed) = comment("review", &[("diff.md", &long)], &[]);
-    assert_eq!(code, 0);
-    assert!(printed.len() < 65_536);
-    assert!(printed.ends_with("The rest is in the summary of the run.\n"));
+    let long = Commented {
+        diff: Some(DIFF.to_string() + &"line µ\n".repeat(20_000)),
+        ..Commented::new("review")
+    };
+    let run = long.comment();
+    assert_eq!(run.code, 0);
+    assert!(run.printed.len() < 65_536);
+    assert!(
+        run.printed
+            .ends_with("The rest is in the summary of the run.\n")
+    );
+}
+
+/// Returns a run whose tests failed.
+fn failed_tests() -> Commented {
+    Commented {
+        failed_step: Some("cargo test @all\nmore\n"),
+        answers: vec![("JOBS", "- **Failed:** gates\n")],
+        ..Commented::new("review")
+    }
+}
+
+/// The line of a comment on [`failed_tests`] that names the step.
+const STEP: &str = "- **The step of .ci/run that failed:** cargo test @&#8203;all\n";
+
+#[test]
+fn a_comment_says_what_failed_and_that_there_is_no_comparison() {
+    let without_comparison = Commented {
+        diff: None,
+        ..failed_tests()
+    };
+    let no_comparison = "No comparison: the run ended before there was one.\n";
+    let rest = format!("- **Failed:** gates\n{STEP}\n{no_comparison}");
+    without_comparison.expect(&(PATCH.to_string() + &body("review", &rest)));
 }
 
 #[test]
-fn a_comment_says_what_failed_and_that_a_later_commit_has_no_comparison() {
-    let call = "gh api --silent --method PATCH repos/o/r/issues/comments/42 --field body\n";
-    let failed = [("JOBS", "- **Failed:** gates\n")];
-    let step = "- **The step of .ci/run that failed:** cargo test @&#8203;all\n";
-    let failed_step = ("failed", "cargo test @all\nmore\n");
-    let no_comparison = "No comparison: the run ended before there was one.\n";
-    let rest = format!("{}{step}\n{no_comparison}", failed[0].1);
-    let expected = call.to_string() + &body("review", &rest);
-    assert_eq!(comment("review", &[failed_step], &failed), (0, expected));
-    let (_, printed) = comment("review", &[failed_step, ("diff.md", DIFF)], &failed);
-    assert!(printed.contains(step), "{printed}");
-    assert!(printed.contains("**verdict**"), "{printed}");
+fn a_comment_says_what_failed_beside_the_comparison() {
+    let run = failed_tests().comment();
+    assert!(run.printed.contains(STEP), "{}", run.printed);
+    assert!(run.printed.contains("**verdict**"), "{}", run.printed);
 }
 
 #[test]
