@@ -8,6 +8,7 @@ use serde::Serialize;
 use stages::Ladder;
 use std::io::{self, Write};
 
+/// The text that a command prints at its end, and the code that it exits with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub exit: Exit,
@@ -15,6 +16,7 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Returns an answer with this text.
     pub fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self {
             exit,
@@ -22,10 +24,12 @@ impl Answer {
         }
     }
 
+    /// Returns the answer of a command that succeeded.
     pub fn pass(text: impl Into<String>) -> Self {
         Self::new(Exit::Pass, text)
     }
 
+    /// Returns an answer whose text is a page as wide as the terminal.
     pub fn page(exit: Exit, page: &[Block]) -> Self {
         Self::new(exit, terminal::render(page, terminal::width()))
     }
@@ -95,12 +99,13 @@ impl From<NoData> for Answer {
 mod tests {
     use super::*;
 
+    fn lines(count: usize) -> String {
+        let numbered = (1..=count).map(|number| format!("line {number}"));
+        Vec::from_iter(numbered).join("\n")
+    }
+
     #[test]
     fn a_long_page_ends_with_how_to_see_the_rest() {
-        let lines = |count: usize| {
-            let lines = (1..=count).map(|number| format!("line {number}"));
-            Vec::from_iter(lines).join("\n")
-        };
         assert_eq!(first_lines(&lines(6), 6, "--all"), lines(6));
         let cut = format!("{}\n\n3 more lines: --all", lines(4));
         assert_eq!(first_lines(&lines(7), 6, "--all"), cut);

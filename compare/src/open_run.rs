@@ -137,6 +137,7 @@ impl OpenRun {
         }
     }
 
+    /// Adds rows to the run, and writes it.
     pub fn append(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), StoreError> {
         self.run.extend(rows);
         self.run.write(&self.folder)
@@ -164,8 +165,8 @@ fn check_current(run: &Run) -> anyhow::Result<()> {
     let stale = view.stale_stages();
     ensure!(
         stale.is_empty(),
-        "{name} is of other versions of {}; run `compare` again with this build, then complete that \
-         run",
+        "{name} is of other versions of {}; run `compare` again with this build, then complete \
+         that run",
         joined(stale, ", ")
     );
     let backend = run.session.backend;
@@ -220,18 +221,17 @@ mod tests {
             other.contains("measured on NVIDIA H200, and this is NVIDIA L4"),
             "{other}"
         );
-        let concluded = |of_speed| {
-            let is_about = |claim: &Claim| claim.is_of_speed() == of_speed;
-            opened.conclude(Section::Sanitizer, is_about).unwrap()
-        };
-        let of_speed = concluded(true);
+        let of_speed = opened
+            .conclude(Section::Sanitizer, Claim::is_of_speed)
+            .unwrap();
         assert!(
             of_speed.broken[0].starts_with("FAIL stage1-cpasync: cpasync >= 1.10x over "),
             "{:?}",
             of_speed.broken
         );
         assert!(!of_speed.is_undecided);
-        assert_eq!(concluded(false).broken, [""; 0]);
+        let of_counters = opened.conclude(Section::Sanitizer, |claim| !claim.is_of_speed());
+        assert_eq!(of_counters.unwrap().broken, [""; 0]);
         assert!(of_speed.text.contains("run: "), "{}", of_speed.text);
         let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(written("a/COMPARE.md").starts_with("# COMPARE"));

@@ -17,6 +17,7 @@ const MIN_SPENT: Duration = Duration::from_secs(5);
 /// The least seconds left that are shown.
 const MIN_LEFT: f64 = 5.0;
 
+/// The progress of a command, as lines or as a bar on a terminal.
 #[derive(Default)]
 pub struct Progress {
     /// The last tenth that a line was written for.
@@ -40,6 +41,7 @@ struct Step {
 }
 
 impl Progress {
+    /// Begins a step, of which `done` of `total` like it have ended.
     pub fn step(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         let now = Instant::now();
         if let Some(ended) = self.step.replace(Step { kind, begun: now }) {

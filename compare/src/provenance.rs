@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The commit of the sources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
     pub sha: String,
@@ -340,8 +341,7 @@ mod tests {
     #[test]
     fn a_commit_on_a_packed_branch_without_a_log_is_noticed() {
         let folder = repository();
-        let set = |name: &str, value: &str| testing::run(folder.path(), &["config", name, value]);
-        set("core.logAllRefUpdates", "false");
+        testing::run(folder.path(), &["config", "core.logAllRefUpdates", "false"]);
         fs::remove_dir_all(folder.path().join(".git/logs")).unwrap();
         testing::run(folder.path(), &["pack-refs", "--all"]);
         notices_a_commit(folder.path());

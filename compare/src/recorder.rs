@@ -19,6 +19,7 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 /// large.
 const WRITE_SHARE: u32 = 20;
 
+/// The writer of a run while it goes on, which also reports how far it is.
 pub struct Recorder<'a> {
     folder: &'a Path,
     planned: &'a [PlannedCase],

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The reason why the layout of shared memory cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedError {
     #[error("cannot read {path}: {source}; shared memory is read from the sources")]

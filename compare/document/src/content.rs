@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 
+/// A part of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// Level 1 is the page's title, level 2 a section.
@@ -15,6 +16,7 @@ pub enum Block {
 }
 
 impl Block {
+    /// Returns the page's title.
     pub fn title(title: &str) -> Self {
         Block::Heading {
             level: 1,
@@ -27,6 +29,7 @@ impl Block {
         Block::Paragraph(Text::default().strong(text))
     }
 
+    /// Returns the title of a section.
     pub fn section(title: impl Into<Text>) -> Self {
         Block::Heading {
             level: 2,
@@ -34,6 +37,7 @@ impl Block {
         }
     }
 
+    /// Returns the title of a part of a section.
     pub fn subsection(title: impl Into<Text>) -> Self {
         Block::Heading {
             level: 3,
@@ -41,21 +45,25 @@ impl Block {
         }
     }
 
+    /// Returns a paragraph.
     pub fn paragraph(text: impl Into<Text>) -> Self {
         Block::Paragraph(text.into())
     }
 
+    /// Returns a list with a bullet for each item.
     pub fn bullets<T: Into<Text>>(items: impl IntoIterator<Item = T>) -> Self {
         Block::Bullets(items.into_iter().map(T::into).collect())
     }
 }
 
+/// A table with a title for each column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
 }
 
+/// The cells of a row, each with the title of its column.
 pub type TableRow = Vec<(String, Cell)>;
 
 /// Builds a [`TableRow`] from pairs of a title and anything that a cell can be.
@@ -68,7 +76,7 @@ macro_rules! row {
 
 impl Table {
     /// Builds a table. Every row must have the columns of the first.
-    pub fn of(rows: impl IntoIterator<Item = TableRow>) -> Self {
+    pub fn from_rows(rows: impl IntoIterator<Item = TableRow>) -> Self {
         let mut table = Self::default();
         for row in rows {
             let (columns, cells): (Vec<_>, Vec<_>) = row.into_iter().unzip();
@@ -127,6 +135,7 @@ fn retain_columns<T>(cells: &mut Vec<T>, is_kept: &[bool]) {
     cells.retain(|_| columns.next() == Some(&true));
 }
 
+/// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Text(Text),
@@ -148,6 +157,7 @@ impl Cell {
         self.shown().plain(format!(" ({note})")).into()
     }
 
+    /// Returns the text that a page shows for the cell.
     pub fn shown(&self) -> Text {
         match self {
             Cell::Text(text) => text.clone(),
@@ -169,6 +179,7 @@ impl<T: Into<Text>> From<T> for Cell {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Text(pub Vec<Span>);
 
+/// A part of a line of text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Span {
     Plain(String),
@@ -182,10 +193,12 @@ pub enum Span {
 }
 
 impl Text {
+    /// Adds bold text.
     pub fn strong(self, text: impl Into<String>) -> Self {
         self.push(Span::Strong(text.into()))
     }
 
+    /// Adds a link to a file of this repository.
     pub fn link(self, text: impl Into<String>, file: impl Into<String>) -> Self {
         self.push(Span::Link {
             text: text.into(),
@@ -193,6 +206,7 @@ impl Text {
         })
     }
 
+    /// Adds text as it is, backticks included.
     pub fn plain(self, text: impl Into<String>) -> Self {
         self.push(Span::Plain(text.into()))
     }
@@ -244,7 +258,7 @@ mod tests {
     #[test]
     fn columns_of_figures_are_known_by_their_cells() {
         let figure = Cell::Figure("1".into());
-        let table = Table::of([
+        let table = Table::from_rows([
             row! {
                 "words" => "a",
                 "figures" => Cell::Missing,

@@ -2,6 +2,7 @@
 
 use super::{Block, Span, Table, Text};
 
+/// Renders a page as Markdown.
 pub fn markdown(blocks: &[Block]) -> String {
     let parts: Vec<String> = blocks.iter().map(block).collect();
     parts.join("\n\n") + "\n"
@@ -216,7 +217,7 @@ mod tests {
             let plain = Text::default().plain(text);
             let line = block(&Block::Paragraph(plain.clone()));
             assert_eq!(parsed(&line), text, "{line}");
-            let cell = block(&Block::Table(Table::of([row! { "" => plain }])));
+            let cell = block(&Block::Table(Table::from_rows([row! { "" => plain }])));
             assert_eq!(parsed(&cell), text, "{cell}");
         }
     }

@@ -200,12 +200,12 @@ mod tests {
             let figure = 10_u64.pow(column as u32 % 20).to_string();
             (title(column), Cell::Figure(figure))
         });
-        Table::of([texts.collect(), figures.collect()])
+        Table::from_rows([texts.collect(), figures.collect()])
     }
 
     /// Returns a table of one row.
     fn table_with_reason(why: &str) -> Block {
-        Block::Table(Table::of([row! {
+        Block::Table(Table::from_rows([row! {
             "variant" => "swizzle-32x256",
             "verdict" => "AMBIGUOUS L1",
             "p50" => Cell::Missing,
@@ -257,7 +257,8 @@ mod tests {
 
     #[test]
     fn a_wide_terminal_draws_the_table_that_a_narrow_one_lists() {
-        let table = Table::of([row! { "variant" => "a".repeat(60), "why" => "b".repeat(60) }]);
+        let table =
+            Table::from_rows([row! { "variant" => "a".repeat(60), "why" => "b".repeat(60) }]);
         let block = [Block::Table(table)];
         assert!(render(&block, 140).contains("| why "));
         assert!(render(&block, 120).contains("\n  why: "));

@@ -2,7 +2,7 @@ use super::*;
 
 fn sample() -> Vec<Block> {
     let figure = |text: &str| Cell::Figure(text.into());
-    let figures = Table::of([
+    let figures = Table::from_rows([
         row! {
             "stage" => Text::default().strong("swizzle"),
             "verdict" => "GREEN",

@@ -12,6 +12,7 @@ pub struct Titled {
 }
 
 impl Titled {
+    /// Puts blocks below a title.
     pub fn new(title: impl Into<String>, blocks: Vec<Block>) -> Self {
         Self {
             title: title.into(),
@@ -99,7 +100,7 @@ pub fn claims_table(claims: &[&Claimed], more_columns: impl Fn(&Claimed) -> Tabl
         cells.extend(more_columns(claim));
         rows.push(cells);
     }
-    Table::of(rows)
+    Table::from_rows(rows)
 }
 
 /// Returns differences as a table: where, what, how far, and what decides.
@@ -117,7 +118,7 @@ pub fn changes_table(changes: &[&Difference]) -> Table {
             "why" => ratio + &change.why,
         });
     }
-    Table::of(rows)
+    Table::from_rows(rows)
 }
 
 fn was_is_cell(change: &Difference) -> Cell {

@@ -10,6 +10,7 @@ use results::judge::list::count;
 use results::judge::peers::{DEFAULT, fastest, score};
 use results::table::{self, Row};
 
+/// Returns the page about a candidate: its gates, times and ratios, and the verdict.
 pub fn document(candidate: &Candidate) -> Vec<Block> {
     let mut blocks = bullets(candidate.failures());
     blocks.extend(table_block(gates_table(candidate)));
@@ -18,7 +19,7 @@ pub fn document(candidate: &Candidate) -> Vec<Block> {
         timings.push(timing_row(&candidate.timed, row));
     }
     if !timings.is_empty() {
-        blocks.push(Block::Table(Table::of(timings)));
+        blocks.push(Block::Table(Table::from_rows(timings)));
         blocks.push(Block::paragraph(
             "Ratios are the other's p50 / the candidate's, interleaved (A B B A). \
              The host call is the time until a call returns to Python.",
@@ -48,7 +49,7 @@ fn gates_table(candidate: &Candidate) -> Table {
             "cases passed" => or_dash(counts),
         });
     }
-    Table::of(rows)
+    Table::from_rows(rows)
 }
 
 /// Returns the row of a problem, on which `own` is the candidate's time.

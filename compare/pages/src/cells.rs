@@ -8,14 +8,17 @@ use results::judge::claims::Claimed;
 use results::table::{Figure, Judged, Row};
 use std::fmt::Display;
 
+/// Returns a cell with the text of a value.
 pub fn text(content: impl Display) -> Cell {
     content.to_string().into()
 }
 
+/// Returns the cell, or a dash where there is none.
 pub fn or_dash(content: Option<impl Into<Cell>>) -> Cell {
     content.map_or(Cell::Missing, Into::into)
 }
 
+/// Returns the cell, or an empty one where there is none.
 pub fn or_empty(content: Option<impl Into<Cell>>) -> Cell {
     content.map_or(Cell::Empty, Into::into)
 }

@@ -11,6 +11,7 @@ pub struct Column {
     pub part: &'static str,
 }
 
+/// Returns the column in which a metric is shown.
 pub fn column(metric: Metric) -> Column {
     use Metric::*;
     let (title, part) = match metric {

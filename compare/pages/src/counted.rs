@@ -115,7 +115,7 @@ fn counters_table(report: &Report<'_>, ran: &[Ran<'_>], shows_gates: bool) -> Ta
         cells.extend(figures(report, stage, subject));
         rows.push(cells);
     }
-    Table::of(rows).filled()
+    Table::from_rows(rows).filled()
 }
 
 fn build_table(report: &Report<'_>, ran: &[Ran<'_>]) -> Table {
@@ -125,7 +125,7 @@ fn build_table(report: &Report<'_>, ran: &[Ran<'_>]) -> Table {
         cells.extend(build_figures(report, stage, subject));
         rows.push(cells);
     }
-    Table::of(rows).filled()
+    Table::from_rows(rows).filled()
 }
 
 /// Returns `5 swizzle` for `stage5-swizzle`.

@@ -20,6 +20,7 @@ const MAX_MISSING: usize = 5;
 /// The command that shows everything.
 const COMMAND: &str = "compare diff BASE NEW";
 
+/// The comparison of two sides, as `compare diff` shows it.
 pub struct Comparison {
     pub base: String,
     pub new: String,
@@ -123,8 +124,12 @@ fn shown(pair: &diff::Comparison, group: Group) -> Vec<&Difference> {
 fn gates(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
     let mut changed = shown(pair, Group::Gates);
     changed.retain(|difference| !is_new_variant(difference));
-    let lay_out = |changes: &[&Difference]| Block::Table(changes_table(changes));
-    first_items(&changed, limits.share(MAX_GATES), lay_out, COMMAND)
+    first_items(
+        &changed,
+        limits.share(MAX_GATES),
+        |changes| Block::Table(changes_table(changes)),
+        COMMAND,
+    )
 }
 
 fn is_new_variant(difference: &Difference) -> bool {

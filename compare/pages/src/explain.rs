@@ -112,7 +112,7 @@ fn deviation_blocks(deviation: &Deviation, explained: &Explained) -> Vec<Block> 
     let rows = shown.map(|wrong| wrong_row(unit(quantity), wrong));
     vec![
         Block::Paragraph(Text::default().strong(finding).plain(detail)),
-        Block::Table(Table::of(rows)),
+        Block::Table(Table::from_rows(rows)),
         places(&deviation.look),
         Block::paragraph("docs/symptoms.md leads from symptoms to causes."),
     ]

@@ -135,6 +135,7 @@ fn with_generated_parts(
     Ok(Rendered { path, text })
 }
 
+/// Writes all files, each atomically.
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
     for file in files {
         write_atomically(&file.path, file.text.as_bytes())?;

@@ -17,6 +17,7 @@ use std::path::Path;
 const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
 
+/// The reason why a page cannot be generated.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum TemplateError {
     #[error("it has no line '{BEGIN}… -->'; write one where the generated part is to stand")]
@@ -99,7 +100,7 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, T
         (["measured", id], []) => {
             let stage = stage_named(id)?;
             let row = ladder::stage_row(main, stage);
-            let mut blocks = vec![Block::Table(Table::of([row]).filled())];
+            let mut blocks = vec![Block::Table(Table::from_rows([row]).filled())];
             blocks.extend(measured(reports, stage, |_| true));
             blocks
         }
@@ -190,7 +191,7 @@ fn measured_by(
         rows.extend(gain_row(gain));
         sessions.push(&gain.session);
     }
-    let mut blocks = table_block(Table::of(rows).filled());
+    let mut blocks = table_block(Table::from_rows(rows).filled());
     if !blocks.is_empty() {
         let gpu = report.view.gpu().unwrap_or("no GPU");
         let quoted = distinct(sessions.iter().map(|session| format!("`{session}`")));

@@ -181,6 +181,7 @@ struct Missing<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// Collects what `--json` prints about a run.
     pub fn new(report: &'a Report<'_>, overall: &'a Overall, folder: &'a Path) -> Self {
         let mut missing = Vec::new();
         for finding in &report.missing {

@@ -38,7 +38,7 @@ pub fn ladder(report: &Report<'_>) -> Table {
             rows.push(terminal_row(report, stage));
         }
     }
-    Table::of(rows).filled()
+    Table::from_rows(rows).filled()
 }
 
 fn terminal_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
@@ -132,7 +132,7 @@ fn stages_table<'a>(
     stages: impl IntoIterator<Item = &'a StageMeta>,
 ) -> Vec<Block> {
     let rows = stages.into_iter().map(|stage| linked_row(report, stage));
-    table_block(Table::of(rows).filled())
+    table_block(Table::from_rows(rows).filled())
 }
 
 /// Returns all stages; of a run those that it ran.
@@ -157,6 +157,7 @@ fn linked_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     cells
 }
 
+/// Returns the row of a stage in the table of the main path or of the branches.
 pub fn stage_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     match (purpose(stage), own_problem(stage)) {
         (Some(purpose), Some(place)) => branch_row(report, stage, purpose, &place),
@@ -304,6 +305,7 @@ fn is_of_bytes(place: &ProblemPlace) -> bool {
     kind(place) == Kind::Decode
 }
 
+/// Returns the kind of a problem; [`Kind::Other`] for a shape without a name.
 pub fn kind(place: &ProblemPlace) -> Kind {
     match place.extents().and_then(|shape| shape.named()) {
         Some(named) => named.kind,
@@ -311,6 +313,7 @@ pub fn kind(place: &ProblemPlace) -> Kind {
     }
 }
 
+/// Returns the unit of a problem's rate.
 pub fn unit(place: &ProblemPlace) -> &'static str {
     if is_of_bytes(place) {
         "TB/s"
@@ -370,9 +373,9 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
 /// The detail in which a page explains its times.
 #[derive(Clone, Copy)]
 enum Detail {
-    /// What is measured and the sessions, for COMPARE.md and `show`.
+    /// The conditions of the measurement and its sessions, for COMPARE.md and `show`.
     Sessions,
-    /// What a reader of the README needs.
+    /// The facts that a reader of the README needs.
     Short,
 }
 

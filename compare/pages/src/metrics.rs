@@ -8,8 +8,9 @@ use common::verdict::GateId;
 use document::{Table, TableRow, row};
 use results::judge::claims::NCU_TOLERANCE;
 
+/// Returns the table of all metrics in docs/rows.md.
 pub fn metrics() -> Table {
-    Table::of(Metric::ALL.iter().map(metric_row))
+    Table::from_rows(Metric::ALL.iter().map(metric_row))
 }
 
 fn metric_row(metric: &Metric) -> TableRow {
@@ -51,8 +52,9 @@ fn threshold(threshold: Threshold) -> String {
     }
 }
 
+/// Returns the table of all gates in docs/rows.md.
 pub fn gates() -> Table {
-    Table::of(GateId::ALL.map(|gate| row! { "gate" => text(gate), "demands" => rule(gate) }))
+    Table::from_rows(GateId::ALL.map(|gate| row! { "gate" => text(gate), "demands" => rule(gate) }))
 }
 
 fn rule(gate: GateId) -> String {

@@ -6,6 +6,7 @@ use document::Block;
 use results::judge::list::joined;
 use results::table::StageMeta;
 
+/// Returns the page of all names that a command takes.
 pub fn document(stages: &[StageMeta]) -> Vec<Block> {
     let shapes = SHAPES
         .iter()

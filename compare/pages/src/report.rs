@@ -337,6 +337,7 @@ fn origin_of_run(session: &Session) -> String {
     )
 }
 
+/// Returns the gates that fail, the first of them in full.
 pub fn failures(report: &Report<'_>) -> Vec<Block> {
     let mut lines = Vec::new();
     for failure in &report.failures {
@@ -350,6 +351,7 @@ pub fn failures(report: &Report<'_>) -> Vec<Block> {
     first_bullets(lines, MAX_FAILURES, "compare show gates")
 }
 
+/// Returns what is missing and required, or missing and not required.
 pub fn missing(report: &Report<'_>, is_required: bool) -> Vec<Block> {
     let lines = report
         .missing
@@ -421,7 +423,7 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
             .into_iter()
             .map(|problem| beside_peers(report, problem));
         blocks.push(Block::subsection(kind.name()));
-        blocks.push(Block::Table(Table::of(rows).filled()));
+        blocks.push(Block::Table(Table::from_rows(rows).filled()));
     }
     blocks
 }
@@ -531,7 +533,7 @@ fn is_open(report: &Report<'_>, claimed: &Claimed) -> bool {
 }
 
 fn open_claims_table(open: &[&Claimed]) -> Block {
-    Block::Table(Table::of(open.iter().map(|claimed| claim_row(claimed))).filled())
+    Block::Table(Table::from_rows(open.iter().map(|claimed| claim_row(claimed))).filled())
 }
 
 fn claim_row(claimed: &Claimed) -> TableRow {

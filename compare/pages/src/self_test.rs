@@ -41,7 +41,7 @@ pub fn blocks<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Block> {
             "Fault injection and mutation testing (S1): {counts}."
         )));
     }
-    let table = Table::of(sorted.iter().map(|row| row_cells(row, Metric::ALL)));
+    let table = Table::from_rows(sorted.iter().map(|row| row_cells(row, Metric::ALL)));
     blocks.extend(table_block(table.filled()));
     blocks
 }

@@ -17,6 +17,7 @@ pub struct Layout {
     pub bytes: usize,
 }
 
+/// A part of the shared memory of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
     /// `q`, or `ring.k` for the K tiles of a ring.
@@ -61,6 +62,7 @@ fn instance_of(variant: &str, layout: &Layout) -> Option<String> {
     is_own.then(|| rest.replace('_', " "))
 }
 
+/// Returns the table of these rows, and what its figures are; nothing where there is no row.
 pub fn table(rows: Vec<TableRow>) -> Vec<Block> {
     if rows.is_empty() {
         return vec![];
@@ -75,7 +77,10 @@ pub fn table(rows: Vec<TableRow>) -> Vec<Block> {
          `resources` has those that fit by registers, too.",
         limits.join(", ")
     );
-    vec![Block::Table(Table::of(rows)), Block::paragraph(about)]
+    vec![
+        Block::Table(Table::from_rows(rows)),
+        Block::paragraph(about),
+    ]
 }
 
 fn instance_row(subject: &Subject, instance: &str, buffers: &[Buffer], bytes: usize) -> TableRow {

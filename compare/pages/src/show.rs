@@ -161,7 +161,7 @@ impl Show<'_> {
         for stage in self.report.view.stages {
             if self.stages.contains(&stage.id) {
                 let row = ladder::stage_row(self.report, stage);
-                blocks.push(Block::Table(Table::of([row]).filled()));
+                blocks.push(Block::Table(Table::from_rows([row]).filled()));
             }
         }
         blocks
@@ -201,7 +201,7 @@ impl Show<'_> {
             )];
         }
         vec![
-            Block::Table(Table::of(targets.iter().map(target_row)).filled()),
+            Block::Table(Table::from_rows(targets.iter().map(target_row)).filled()),
             Block::paragraph(
                 "Claimed: the base's time divided by what is claimed. The goal is the fastest \
                  peer's time, or `--goal`; a claim that just holds reaches it if the base takes \
@@ -219,7 +219,7 @@ impl Show<'_> {
                 "required" => yes_or_no(missing.required),
             });
         }
-        or_sentence(table_block(Table::of(rows)), "Nothing is missing.")
+        or_sentence(table_block(Table::from_rows(rows)), "Nothing is missing.")
     }
 }
 

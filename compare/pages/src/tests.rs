@@ -494,7 +494,7 @@ fn each_peer_is_a_column_and_the_choice_is_one_beside_ours() {
     ");
 }
 
-/// What the ladder shows at big.
+/// The figures of the ladder at big.
 struct AtBig {
     /// Time, clock, watts and millijoules of each stage.
     stages: Vec<String>,

@@ -20,6 +20,7 @@ pub const STANDINGS: [&str; 7] = [
     "not measured",
 ];
 
+/// Returns the word for the state of a variant.
 pub fn state_word(state: &State) -> &'static str {
     match state {
         State::Green => "pass",
@@ -54,6 +55,7 @@ pub fn gate_word(verdict: Verdict) -> &'static str {
     }
 }
 
+/// Returns the word for how a claim stands.
 pub fn standing(claim: &Claimed) -> &'static str {
     match claim.verdict() {
         None if claim.is_unexpected().is_some() => "holds, on record as refuted",
@@ -74,6 +76,7 @@ pub fn short_name(subject: &Subject) -> String {
     }
 }
 
+/// Names the commit that a session measured.
 pub fn commit(git: &Git) -> String {
     match git {
         Git::Commit { sha, dirty, .. } => {

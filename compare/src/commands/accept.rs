@@ -81,6 +81,7 @@ pub struct AcceptArgs {
     pub results: Option<PathBuf>,
 }
 
+/// Merges runs into the committed tables, and fits the library's choice to their times.
 pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let target = Target::new(args)?;
     let stages = stages::builds()?;

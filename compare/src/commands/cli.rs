@@ -163,18 +163,17 @@ mod tests {
     /// They were called so until 2026-11-28.
     #[test]
     fn flags_are_taken_by_their_former_names() {
-        let request = |words: &str| Cli::parse_from(words.split(' ')).run.request;
-        let random = request("compare --regret 3 --regret-seed 7");
-        assert_eq!((random.random_problems, random.random_seed), (Some(3), 7));
-        let Some(Command::Candidate(candidate)) =
-            Cli::parse_from("compare candidate a:b --patience 9".split(' ')).command
-        else {
+        let regret = ["compare", "--regret", "3", "--regret-seed", "7"];
+        let random = Cli::parse_from(regret).run.request;
+        assert_eq!(random.random_problems, Some(3));
+        assert_eq!(random.random_seed, 7);
+        let patience = ["compare", "candidate", "a:b", "--patience", "9"];
+        let Some(Command::Candidate(candidate)) = Cli::parse_from(patience).command else {
             panic!("a candidate")
         };
         assert_eq!(candidate.timeout, 9);
-        let Some(Command::Sanitize(sanitize)) =
-            Cli::parse_from("compare sanitize --limit 8".split(' ')).command
-        else {
+        let limit = ["compare", "sanitize", "--limit", "8"];
+        let Some(Command::Sanitize(sanitize)) = Cli::parse_from(limit).command else {
             panic!("sanitize")
         };
         assert_eq!(sanitize.timeout, 8);

@@ -66,6 +66,7 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
+/// Compares two sides: runs, tables or revisions.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let comparison = compare_sides(args)?;
     if let Some(path) = &args.out {

@@ -78,6 +78,7 @@ struct Machine {
     stages: usize,
 }
 
+/// Reports what this machine has and lacks, and whether to go on.
 pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Answer> {
     Ok(examine(args)?.answer())
 }

@@ -107,6 +107,7 @@ fn row(text: &str) -> Result<[usize; 3], NotThreeNumbers> {
 #[error("give three numbers B,H,I: batch, query head and query row, from 0")]
 struct NotThreeNumbers;
 
+/// Shows where a row of the output first leaves its reference.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::without_gpu("rows are explained in the emulator")?;
     let builds = ladder.builds()?;

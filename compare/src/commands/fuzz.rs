@@ -115,6 +115,7 @@ fn trial(text: &str) -> Result<Trial, SelectError> {
     })
 }
 
+/// Searches for a random case that fails a gate, or judges the one of `--case`.
 pub fn fuzz(args: &FuzzArgs) -> anyhow::Result<Answer> {
     let mut ladder = args.backend.open()?;
     ladder.limit(DeviceLimits::asked(None)?)?;

@@ -92,6 +92,7 @@ pub struct RunArgs {
     pub selftest: bool,
 }
 
+/// Measures what was asked for into a folder of its own, and reports on it.
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let ladder = args.backend.open()?;
     if args.request.random_problems.is_some() {

@@ -76,6 +76,7 @@ fn microseconds(text: &str) -> Result<f64, NotMicroseconds> {
 #[error("give microseconds, above 0")]
 struct NotMicroseconds;
 
+/// Shows parts of a table or run.
 pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     let stages = stages::builds()?;
     let names_parts = !args.parts.is_empty() || !args.stages.is_empty();

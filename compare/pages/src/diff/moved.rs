@@ -150,7 +150,7 @@ pub fn table(lines: &[Line]) -> Table {
         cells.push(("verdict".into(), line.verdict.as_str().into()));
         rows.push(cells);
     }
-    Table::of(rows).filled()
+    Table::from_rows(rows).filled()
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub fn against_peers(report: &Report<'_>) -> String {
     picture("The fastest peer's time / ours", &[peers_chart(report)])
 }
 
+/// Returns the charts of the ladder: the main path at its two problems, and the branches.
 pub fn ladder_charts(report: &Report<'_>) -> [Chart; 3] {
     let gpu = report.view.gpu().unwrap_or("no GPU");
     let mut latencies = Vec::new();
@@ -115,6 +116,7 @@ fn gain_note(report: &Report<'_>, stage: &StageMeta, place: &ProblemPlace) -> St
     gain(report, stage, place).cell().shown().to_string()
 }
 
+/// Returns the chart of the peers' times over ours.
 pub fn peers_chart(report: &Report<'_>) -> Chart {
     let view = &report.view;
     let mut ratios = Vec::new();

@@ -34,6 +34,7 @@ pub struct Line {
     pub note: String,
 }
 
+/// A chart of horizontal bars, one a line.
 pub struct Chart {
     pub title: String,
     pub note: &'static str,
@@ -66,6 +67,7 @@ pub struct Mark {
     pub text: &'static str,
 }
 
+/// The point of a text that lies at its place.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Anchor {
     Start,
@@ -152,6 +154,7 @@ impl Chart {
         }
     }
 
+    /// Returns the texts of the chart, whose upper edge is at `top`.
     pub fn labels(&self, top: f64) -> Vec<Label> {
         use Anchor::{End, Middle, Start};
         let mut labels = vec![
@@ -175,6 +178,7 @@ impl Chart {
         labels
     }
 
+    /// Returns the bars of the chart, whose upper edge is at `top`.
     pub fn bars(&self, top: f64) -> Vec<Bar> {
         let scale = WIDTH / self.largest();
         let bottom = top + self.height() - 24.0;

@@ -63,7 +63,7 @@ struct Span {
 }
 
 impl Span {
-    fn of(label: &Label) -> Self {
+    fn new(label: &Label) -> Self {
         let width = CHARACTER * label.text.chars().count() as f64;
         let (left, right) = match label.anchor {
             Anchor::Start => (label.x, label.x + width),
@@ -92,11 +92,11 @@ fn no_text_reaches_into_another_or_out_of_the_picture() {
             }
         }
         for (index, label) in labels.iter().enumerate() {
-            let span = Span::of(label);
+            let span = Span::new(label);
             assert!(span.left >= 0.0, "{}: {}", label.text, span.left);
             assert!(span.right <= WIDTH, "{}: {}", label.text, span.right);
             for other in labels[..index].iter().filter(|other| other.y == label.y) {
-                let other_span = Span::of(other);
+                let other_span = Span::new(other);
                 let is_apart = span.right <= other_span.left || other_span.right <= span.left;
                 assert!(is_apart, "{} and {}", label.text, other.text);
             }

@@ -76,6 +76,7 @@ fn claimed_gain<'a>(
 }
 
 impl Gain<'_> {
+    /// Returns the measured ratio, if there is one.
     pub fn ratio(&self) -> Option<f64> {
         self.measured?.value(Metric::SpeedupP50)
     }

@@ -29,7 +29,7 @@ impl Show<'_> {
         let rows = shown
             .into_iter()
             .map(|(subject, state)| self.gates_row(subject, state));
-        table_block(Table::of(rows))
+        table_block(Table::from_rows(rows))
     }
 
     fn gates_row(&self, subject: &Subject, state: &State) -> TableRow {

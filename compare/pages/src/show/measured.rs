@@ -26,7 +26,7 @@ impl Show<'_> {
         if rows.is_empty() {
             return vec![];
         }
-        let mut blocks = table_block(Table::of(rows).filled());
+        let mut blocks = table_block(Table::from_rows(rows).filled());
         blocks.extend(bullets(self.remarks(sources[0])));
         blocks
     }

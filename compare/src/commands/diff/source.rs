@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+/// A side of a comparison: a run, or the tables of a folder or revision.
 #[derive(Debug)]
 pub struct Side {
     pub name: String,

@@ -35,7 +35,7 @@ pub fn of_search(search: &Search, found: &Found, backend: &str, device: &str) ->
 
 fn tallies(search: &Search, found: &Found) -> Table {
     let numbers = search.contenders.iter().zip(&found.tallies);
-    Table::of(numbers.map(|(contender, tally)| -> TableRow {
+    Table::from_rows(numbers.map(|(contender, tally)| -> TableRow {
         let figure = |n: usize| Cell::Figure(n.to_string());
         let failed_gates = match finding(found, &contender.subject) {
             Some(finding) => joined(finding.gates.iter().map(|result| result.gate), ", ").into(),

@@ -25,6 +25,7 @@ impl fmt::Display for Trial {
     }
 }
 
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tried {
     /// All gates that judged it.
@@ -33,6 +34,7 @@ pub enum Tried {
     Unsupported(String),
 }
 
+/// The gates that a trial fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// Those that fail: at least one.
@@ -52,6 +54,7 @@ impl Failure {
 }
 
 impl Tried {
+    /// Makes the outcome of a launch that gates have judged.
     pub fn judged(gates: Vec<GateResult>) -> Self {
         let failed: Vec<GateResult> = gates
             .iter()
@@ -76,11 +79,13 @@ impl Tried {
     }
 }
 
+/// The part of a search that runs cases.
 pub trait Judge {
     /// Judges trials; returns outcomes in their order.
     fn judge(&self, trials: &[Trial]) -> Vec<Result<Tried, ExecuteError>>;
 }
 
+/// The part of a search that ends it.
 pub trait Clock {
     fn elapsed(&self) -> Duration;
     fn is_interrupted(&self) -> bool;
@@ -94,6 +99,7 @@ pub struct Instruments<'a> {
     pub reporter: &'a dyn Reporter,
 }
 
+/// The part of a search that prints how far it is.
 pub trait Reporter {
     /// Reports a finding, or that another tenth of the search is done.
     fn report(&self, line: &str);
@@ -106,6 +112,7 @@ pub struct Contender {
     pub dtypes: Vec<Dtype>,
 }
 
+/// A search for cases that fail.
 #[derive(Clone, Debug)]
 pub struct Search {
     pub seed: u64,
@@ -117,6 +124,7 @@ pub struct Search {
     pub in_flight: usize,
 }
 
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// One for each contender.
@@ -126,6 +134,7 @@ pub struct Found {
     pub end: End,
 }
 
+/// The cases of a variant, counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// The cases that were judged, the failing one included.
@@ -135,6 +144,7 @@ pub struct Tally {
     pub reason: Option<String>,
 }
 
+/// A case that fails, as it was drawn and as small as it could be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The place of the case in the sequence, from 0.
@@ -150,6 +160,7 @@ pub struct Finding {
     pub is_smallest: bool,
 }
 
+/// The reason why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All cases were tried, the time was up, or every variant had failed.
@@ -159,6 +170,7 @@ pub enum End {
 }
 
 impl Found {
+    /// Returns the number of cases that were judged.
     pub fn cases(&self) -> usize {
         self.tallies.iter().map(|tally| tally.cases).sum()
     }

@@ -1067,7 +1067,7 @@ fn what_a_stage_claims_is_sampled_and_nothing_else_of_its_type() {
     assert_eq!(lines, ["big e4m3 causal: stage1-cpasync (stage0-scalar)"]);
 }
 
-/// What each library is asked for: decode of the function for caches, where there is one, masks
+/// Each library is asked for what its users ask: decode of the function for caches, where there is one, masks
 /// aligned bottom-right, and FP8 for E4M3 alone.
 #[test]
 fn libraries_are_called_as_their_users_call_them() {
@@ -1123,8 +1123,8 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
     let Some(mut session) = python(&format!("import types\n{script}{packages}")) else {
         return;
     };
-    let found: Vec<String> = session.ask("hello", json!({})).unwrap();
-    insta::assert_snapshot!(found.join("\n"), @r"
+    let calls: Vec<String> = session.ask("hello", json!({})).unwrap();
+    insta::assert_snapshot!(calls.join("\n"), @r"
     decode: flash_attn_with_kvcache causal=False cache_seqlens=lengths num_splits=0
     verify in E4M3: flash_attn_with_kvcache causal=True q_descale=(8, 9) cache_seqlens=lengths num_splits=0
     prefill: flash_attn_func causal=True
@@ -1141,7 +1141,7 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
     ");
 }
 
-/// With torch on the processor: 3 queries of 2 heads, of which each sees the first 7 to 9 keys of a
+/// PyTorch computes on the processor: 3 queries of 2 heads, of which each sees the first 7 to 9 keys of a
 /// cache.
 #[test]
 fn decode_is_called_on_what_torch_makes_of_its_problem() {
@@ -1189,8 +1189,8 @@ except Exception as error:
 print(json.dumps({"ok": found}), file=ANSWERS)
 "#;
     let mut session = Process::start(&program, &format!("{script}{decode}")).unwrap();
-    let found: Vec<String> = session.ask("problem", json!({})).unwrap();
-    insta::assert_snapshot!(found.join("\n"), @r"
+    let outcomes: Vec<String> = session.ask("problem", json!({})).unwrap();
+    insta::assert_snapshot!(outcomes.join("\n"), @r"
     tensor([9], dtype=torch.int32)
     torch-default: right
     torch-default: right

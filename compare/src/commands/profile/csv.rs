@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+/// A launch in ncu's table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     pub kernel: String,

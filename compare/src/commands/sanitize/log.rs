@@ -30,6 +30,7 @@ pub struct Process<'a> {
 }
 
 impl Log {
+    /// Reads what compute-sanitizer printed.
     pub fn parse(text: &str) -> Self {
         let mut log = Self::default();
         for line in text.lines() {
