@@ -109,11 +109,14 @@ fn is_changed(root: &Path) -> io::Result<bool> {
 /// letter, `skip-worktree` an S.
 fn hides_changes(root: &Path) -> io::Result<bool> {
     let listed = run(root, &["ls-files", "-v", "-z"])?;
-    Ok(listed.split_terminator('\0').any(|line| {
+    for line in listed.split_terminator('\0') {
         let (tag, path) = line.split_once(' ').unwrap_or((line, ""));
-        tag.starts_with(|letter: char| letter.is_ascii_lowercase())
-            || tag == "S" && root.join(path).exists()
-    }))
+        let is_assumed = tag.starts_with(|letter: char| letter.is_ascii_lowercase());
+        if is_assumed || tag == "S" && root.join(path).exists() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a file that cargo may compile is in no commit, whoever ignores it.

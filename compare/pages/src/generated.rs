@@ -87,30 +87,75 @@ fn open_part(text: &str) -> TemplateError {
 /// Returns the part that a page asks for; `reports` are those of the GPU models, that of COMPARE.md
 /// first.
 pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, TemplateError> {
-    let unknown = || TemplateError::Unknown(what.into());
-    let main = reports.first().ok_or_else(unknown)?;
-    let stage_named = |id: &str| main.view.stage(id).ok_or_else(unknown);
-    let quoted: Vec<&str> = what.split('"').collect();
-    let words: Vec<&str> = quoted[0].split_whitespace().collect();
-    let blocks = match (&words[..], &quoted[1..]) {
-        (["excerpt", file], [first, _, last, _]) => return excerpt(root, file, first, last),
-        (["metrics"], []) => vec![Block::Table(metrics::metrics())],
-        (["gates"], []) => vec![Block::Table(metrics::gates())],
-        (["ladder"], []) => ladder::readme(main),
-        (["measured", id], []) => {
-            let stage = stage_named(id)?;
-            let row = ladder::stage_row(main, stage);
-            let mut blocks = vec![Block::Table(Table::from_rows([row]).filled())];
-            blocks.extend(measured(reports, stage, |_| true));
-            blocks
+    let Some((main, request)) = reports.first().zip(Request::parse(what)) else {
+        return Err(TemplateError::Unknown(what.into()));
+    };
+    let blocks = match request {
+        Request::Excerpt { file, first, last } => return excerpt(root, file, first, last),
+        Request::Metrics => vec![Block::Table(metrics::metrics())],
+        Request::Gates => vec![Block::Table(metrics::gates())],
+        Request::Ladder => ladder::readme(main),
+        Request::OfStage { id, is_gain } => {
+            let Some(stage) = main.view.stage(id) else {
+                return Err(TemplateError::Unknown(what.into()));
+            };
+            if is_gain {
+                measured(reports, stage, |claimed| is_own_gain(stage, claimed))
+            } else {
+                all_measured(reports, main, stage)
+            }
         }
-        (["gain", id], []) => {
-            let stage = stage_named(id)?;
-            measured(reports, stage, |claimed| is_own_gain(stage, claimed))
-        }
-        _ => return Err(unknown()),
     };
     Ok(markdown(&blocks))
+}
+
+/// The content that a page asks for.
+enum Request<'a> {
+    Metrics,
+    Gates,
+    Ladder,
+    OfStage {
+        id: &'a str,
+        /// Whether only gains over other stages are shown.
+        is_gain: bool,
+    },
+    Excerpt {
+        file: &'a str,
+        first: &'a str,
+        last: &'a str,
+    },
+}
+
+impl<'a> Request<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let quoted: Vec<&str> = text.split('"').collect();
+        let words: Vec<&str> = quoted[0].split_whitespace().collect();
+        if let [_, first, _, last, _] = quoted[..] {
+            let ["excerpt", file] = words[..] else {
+                return None;
+            };
+            return Some(Self::Excerpt { file, first, last });
+        }
+        if quoted.len() > 1 {
+            return None;
+        }
+        Some(match words[..] {
+            ["metrics"] => Self::Metrics,
+            ["gates"] => Self::Gates,
+            ["ladder"] => Self::Ladder,
+            ["measured", id] => Self::OfStage { id, is_gain: false },
+            ["gain", id] => Self::OfStage { id, is_gain: true },
+            _ => return None,
+        })
+    }
+}
+
+/// Returns the row of a stage, and all that it predicts about its speed.
+fn all_measured(reports: &[Report<'_>], main: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
+    let row = ladder::stage_row(main, stage);
+    let mut blocks = vec![Block::Table(Table::from_rows([row]).filled())];
+    blocks.extend(measured(reports, stage, |_| true));
+    blocks
 }
 
 /// Whether the claim is over another family, in the stage's first element type.

@@ -177,19 +177,21 @@ fn claims_that_stand(report: &Report<'_>, is_of_speed: bool) -> Option<String> {
 
 /// Returns `54 of 54 variants pass every gate; self-test: …`.
 fn correct(report: &Report<'_>) -> Option<String> {
-    let mut words = Vec::new();
+    let mut passed = 0;
+    let mut others = Vec::new();
     for (_, state) in &report.states {
-        if !matches!(state, State::NotRun(_)) {
-            words.push(state_word(state));
+        match state {
+            State::NotRun(_) => {}
+            State::Green => passed += 1,
+            _ => others.push(state_word(state)),
         }
     }
+    let all = passed + others.len();
     let mut parts = Vec::new();
-    if !words.is_empty() {
-        let passed = words.iter().filter(|word| **word == "pass").count();
-        let all = count(words.len(), "variant passes", "variants pass");
-        parts.push(format!("{passed} of {all} every gate"));
+    if all > 0 {
+        let variants = count(all, "variant passes", "variants pass");
+        parts.push(format!("{passed} of {variants} every gate"));
     }
-    let others = words.iter().copied().filter(|word| *word != "pass");
     parts.push(tallied(others, &STATES));
     if let Some(tested) = self_test::counts(report.view.table.self_tests()) {
         parts.push(format!("self-test: {tested}"));
@@ -200,18 +202,22 @@ fn correct(report: &Report<'_>) -> Option<String> {
 
 /// Returns `113 of 145 hold, 20 refuted, 8 undecided, 4 not measured`.
 pub fn standings<'a>(claims: impl Iterator<Item = &'a Claimed>) -> Option<String> {
-    let words: Vec<&str> = claims.map(standing).collect();
-    if words.is_empty() {
+    let mut held = 0;
+    let mut others = Vec::new();
+    for claim in claims {
+        match standing(claim) {
+            "holds" => held += 1,
+            word => others.push(word),
+        }
+    }
+    let all = held + others.len();
+    if all == 0 {
         return None;
     }
-    let held = words.iter().filter(|word| **word == "holds").count();
-    let mut line = format!("{held} of {} hold", words.len());
-    let others = tallied(
-        words.into_iter().filter(|word| *word != "holds"),
-        &STANDINGS,
-    );
+    let mut line = format!("{held} of {all} hold");
     if !others.is_empty() {
-        line += &format!(", {others}");
+        line += ", ";
+        line += &tallied(others, &STANDINGS);
     }
     Some(line)
 }

@@ -97,7 +97,8 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     }
     let library = stages::library()?;
     let mut choices = Vec::new();
-    for gpu in results.gpus.keys().cloned().collect::<Vec<_>>() {
+    let gpus: Vec<String> = results.gpus.keys().cloned().collect();
+    for gpu in gpus {
         if let Some(mut choice) = refit(&mut results, &gpu, &stages, &library) {
             lines.append(&mut choice.remarks);
             choices.push(choice);

@@ -239,28 +239,29 @@ impl Gates<'_> {
 
 impl Judge for Gates<'_> {
     fn judge(&self, trials: &[Trial]) -> Vec<Result<Tried, ExecuteError>> {
-        // A GPU is not for several threads, and the ladder has it.
         let stages = &self.ladder.stages;
-        let stage = |trial: &Trial| loaded(stages, trial.subject.stage());
-        match self.gpu() {
-            Some(gpu) => trials
-                .iter()
-                .map(|trial| run(trial, stage(trial), Some(gpu)))
-                .collect(),
-            None => trials
+        let Some(gpu) = self.gpu() else {
+            return trials
                 .par_iter()
-                .map(|trial| run(trial, stage(trial), None))
-                .collect(),
+                .map(|trial| run(trial, stages, None))
+                .collect();
+        };
+        // A GPU is not for several threads, and the ladder has it.
+        let mut outcomes = Vec::new();
+        for trial in trials {
+            outcomes.push(run(trial, stages, Some(gpu)));
         }
+        outcomes
     }
 }
 
 /// Runs a case. It is an error only if the machine lacks something, or there is no reference.
 fn run(
     trial: &Trial,
-    stage: &LoadedStage,
+    stages: &[LoadedStage],
     gpu: Option<&CudaDevice>,
 ) -> Result<Tried, ExecuteError> {
+    let stage = loaded(stages, trial.subject.stage());
     let case = trial.to_string();
     let error = match fuzz::run(stage, trial.subject.name(), &trial.case, gpu) {
         Ok(checked) => return Ok(Tried::judged(checked.gates)),

@@ -13,7 +13,7 @@ use common::resources::KernelFacts;
 use measure::instrument::child::{self, Launches, ToolFiles, ToolRun};
 use measure::instrument::find::{NCU, Tool};
 use measure::instrument::process::{self, Ended};
-use measure::select::{Chosen, Problems, subjects};
+use measure::select::{Chosen, Picked, Problems, subjects};
 use pages::show::Section;
 use results::judge::View;
 use results::judge::list::{distinct, joined};
@@ -21,7 +21,7 @@ use results::judge::state::is_green;
 use results::judge::verdict::Exit;
 use results::table::ncu::{self, Chips};
 use results::table::session::by_id;
-use results::table::{Kind, ProblemPlace, Row, Source, StageMeta};
+use results::table::{Kind, ProblemPlace, Row, Run, Source, StageMeta, Subject};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -73,23 +73,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let gpu = gpu_to(&ladder, "profile on")?;
     let chips = Chips::new(gpu.info().limits().capability);
     let dtypes = distinct(selected.iter().map(|(stage, _)| stage.first_dtype()));
-    let view = View::alone(&run.run);
-    let mut variants = Vec::new();
-    let mut red = Vec::new();
-    for subject in subjects(&selected) {
-        if is_green(&view, &subject, view.backend()) {
-            variants.push(subject);
-        } else {
-            red.push(subject);
-        }
-    }
-    if variants.is_empty() {
-        bail!(NoData(format!(
-            "nothing that was selected is green in {}: {}",
-            run.run.session.name,
-            joined(red, ", ")
-        )));
-    }
+    let variants = green_variants(&run.run, &selected)?;
     let profiler = Profiler {
         ncu: NCU.find().map_err(NoData)?,
         work: run.work("profile")?,
@@ -119,6 +103,28 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let exit = Exit::of(!concluded.broken.is_empty(), false);
     let notes = [absent_metrics(chips, &measured), concluded.broken].concat();
     Ok(Answer::new(exit, text).noting(notes))
+}
+
+/// Returns the selected variants that are green in a run; refuses a run in which none is.
+fn green_variants(run: &Run, selected: &[Picked<'_>]) -> anyhow::Result<Vec<Subject>> {
+    let view = View::alone(run);
+    let mut green = Vec::new();
+    let mut red = Vec::new();
+    for subject in subjects(selected) {
+        if is_green(&view, &subject, view.backend()) {
+            green.push(subject);
+        } else {
+            red.push(subject);
+        }
+    }
+    if green.is_empty() {
+        bail!(NoData(format!(
+            "nothing that was selected is green in {}: {}",
+            run.session.name,
+            joined(red, ", ")
+        )));
+    }
+    Ok(green)
 }
 
 /// Refuses a profile that did not end well, or with fewer launches than planned.
@@ -212,7 +218,8 @@ impl Profiler<'_> {
             folder: &self.work,
             label: "ncu",
         };
-        let (variants, planned) = (&launches.variants, count(launches));
+        let variants = &launches.variants;
+        let planned = count(launches);
         let mut bars = Progress::default();
         launches.run_under(command, files, timeout(launches), |ended| {
             let finished = ended.min(planned - 1);
@@ -275,12 +282,11 @@ fn rows_of(
                 read.kernel, facts.symbol
             ));
         }
-        let row = Row::profile(launch.subject.clone(), place.clone(), chips, &read.values);
-        rows.push(if facts.boxes.is_some() {
-            ncu::without_unseen(row)
-        } else {
-            row
-        });
+        let mut row = Row::profile(launch.subject.clone(), place.clone(), chips, &read.values);
+        if facts.boxes.is_some() {
+            row = ncu::without_unseen(row);
+        }
+        rows.push(row);
     }
     Ok(rows)
 }

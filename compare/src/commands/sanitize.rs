@@ -8,6 +8,7 @@ use crate::open_run::{OpenRun, Target};
 use crate::progress::Progress;
 use anyhow::bail;
 use clap::Args;
+use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
 use common::verdict::{GateId, Verdict};
 use log::{Log, Process};
@@ -19,7 +20,7 @@ use rayon::prelude::*;
 use results::judge::list::joined;
 use results::judge::verdict::Exit;
 use results::table::measured::ToolFindings;
-use results::table::{Row, Source};
+use results::table::{Row, Source, Subject};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -124,43 +125,63 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let version = format!("compute-sanitizer {}", sanitizer.program.version);
     run.set_tools(Source::ComputeSanitizer, vec![version]);
     let mut bars = Progress::default();
-    let mut failed = Vec::new();
-    let mut inconclusive = Vec::new();
-    let mut is_any_decided = false;
+    let mut outcomes = Outcomes::default();
     for (index, subject) in subjects.iter().enumerate() {
         bars.step("sanitize", subject.as_str(), index, subjects.len());
-        let launches = Launches {
-            variants: vec![subject.clone()],
-            problems: Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]),
-            device: run.run.session.device,
-            watchdog: WATCHDOG_SECONDS,
-        };
-        let checks = sanitizer.check_all(&launches)?;
+        let checks = sanitizer.check_all(&launches(subject, run.run.session.device))?;
         if checks.is_empty() {
             continue; // it supports none of the problems, as on a device with too little memory
         }
         let row = Row::sanitized(subject.clone(), &checks);
-        let judged = &row.verdicts[&GateId::C7];
-        let line = format!("C7 {subject} {}", judged.reason);
-        match judged.verdict {
-            Verdict::Fail => failed.push(format!("FAIL {line}")),
-            Verdict::NoData => inconclusive.push(line),
-            _ => {}
-        }
         // Each row is written at once: an interrupt loses one.
-        if judged.verdict != Verdict::NoData || judged.passed != Some(0) {
-            is_any_decided = true;
+        if outcomes.add(&row) {
             run.append([row])?;
         }
     }
-    if !is_any_decided {
-        let first = inconclusive.into_iter().next();
+    if !outcomes.is_any_decided {
+        let first = outcomes.inconclusive.into_iter().next();
         bail!(NoData(first.unwrap_or("no variant was selected".into())));
     }
     let concluded = run.conclude(Section::Sanitizer, |_| false)?;
     let text = format!("{}\nlogs: {}", concluded.text, sanitizer.work.display());
-    let exit = Exit::of(!failed.is_empty(), !inconclusive.is_empty());
-    Ok(Answer::new(exit, text).noting(failed))
+    let has_failed = !outcomes.failed.is_empty();
+    let exit = Exit::of(has_failed, !outcomes.inconclusive.is_empty());
+    Ok(Answer::new(exit, text).noting(outcomes.failed))
+}
+
+fn launches(subject: &Subject, device: Option<DeviceLimits>) -> Launches {
+    Launches {
+        variants: vec![subject.clone()],
+        problems: Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]),
+        device,
+        watchdog: WATCHDOG_SECONDS,
+    }
+}
+
+/// The outcomes of the variants that were checked.
+#[derive(Default)]
+struct Outcomes {
+    /// A line for each variant of which a tool has found something.
+    failed: Vec<String>,
+    /// A line for each variant on which some tool reached no verdict.
+    inconclusive: Vec<String>,
+    is_any_decided: bool,
+}
+
+impl Outcomes {
+    /// Adds the row of a variant. Returns whether it is kept: some tool has reached a verdict.
+    fn add(&mut self, row: &Row) -> bool {
+        let judged = &row.verdicts[&GateId::C7];
+        let line = format!("C7 {} {}", row.subject, judged.reason);
+        match judged.verdict {
+            Verdict::Fail => self.failed.push(format!("FAIL {line}")),
+            Verdict::NoData => self.inconclusive.push(line),
+            _ => {}
+        }
+        let is_decided = judged.verdict != Verdict::NoData || judged.passed != Some(0);
+        self.is_any_decided |= is_decided;
+        is_decided
+    }
 }
 
 /// compute-sanitizer as it is called here.
@@ -178,11 +199,10 @@ impl Sanitizer {
     /// Runs all tools at once. Returns no check of a tool under which the variant supports none of
     /// the problems.
     fn check_all(&self, launches: &Launches) -> anyhow::Result<Vec<ToolFindings>> {
-        let checks: Vec<Option<ToolFindings>> = TOOLS
+        TOOLS
             .into_par_iter()
-            .map(|tool| self.check(launches, tool))
-            .collect::<anyhow::Result<_>>()?;
-        Ok(checks.into_iter().flatten().collect())
+            .filter_map(|tool| self.check(launches, tool).transpose())
+            .collect()
     }
 
     /// Runs one tool; returns nothing if the variant supports none of the problems.

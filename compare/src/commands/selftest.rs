@@ -91,11 +91,12 @@ fn check_timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Ve
     let prepared = stage
         .prepare(stage.info().default_variant, &problem)
         .context("the timer needs a default variant that supports the problem of the claims")?;
-    let contents = (0..2).map(|seed| {
+    let mut contents = Vec::new();
+    for seed in 0..2 {
         let inputs = Inputs::generate(&problem, Family::Normal, seed);
-        Staged::new(&inputs, Layout::Packed)
-    });
-    let pool = device.pool(contents.collect(), false)?;
+        contents.push(Staged::new(&inputs, Layout::Packed));
+    }
+    let pool = device.pool(contents, false)?;
     let checks = timer_checks(device, stage, &prepared, &pool, &Plan::default())
         .context("check the GPU with nvidia-smi and run again")?;
     Ok(checks.iter().map(timer_row).collect())

@@ -3,7 +3,7 @@
 use super::{Comparison, moved, shown};
 use crate::words::short_name;
 use document::Text;
-use results::judge::diff::{Group, Kernel, KernelState};
+use results::judge::diff::{Group, KernelState};
 use results::judge::list::{count, grouped, joined};
 use results::table::Subject;
 
@@ -52,10 +52,14 @@ pub fn changed_line(comparison: &Comparison) -> Text {
 }
 
 fn kernels_of(comparison: &Comparison) -> Vec<KernelInAll<'_>> {
-    let kernels = comparison.pairs.iter().flat_map(|(_, pair)| &pair.kernels);
-    let by_subject = grouped(kernels.map(|Kernel { subject, state }| (subject, *state)));
+    let mut states_by_table = Vec::new();
+    for (_, pair) in &comparison.pairs {
+        for kernel in &pair.kernels {
+            states_by_table.push((&kernel.subject, kernel.state));
+        }
+    }
     let mut of_all = Vec::new();
-    for (subject, states) in by_subject {
+    for (subject, states) in grouped(states_by_table) {
         // What one table calls changed has changed, whatever stands still in another.
         if let Some(state) = states.into_iter().min() {
             of_all.push(KernelInAll { subject, state });
@@ -101,8 +105,10 @@ pub(super) fn kernel_names(subjects: &[&Subject], all: &[KernelInAll<'_>]) -> St
     }
     let mut names = Vec::new();
     for (stage, changed) in by_stage {
-        let of_stage = all.iter().filter(|kernel| kernel.subject.stage() == stage);
-        let all_kernels = of_stage.count();
+        let all_kernels = all
+            .iter()
+            .filter(|kernel| kernel.subject.stage() == stage)
+            .count();
         let kernels = count(all_kernels, "kernel", "kernels");
         names.push(if changed.len() >= all_kernels {
             format!("{stage} ({})", count(changed.len(), "kernel", "kernels"))

@@ -32,12 +32,16 @@ impl Show<'_> {
     }
 
     fn rows_by_place(&self, sources: &[Source]) -> Vec<&Row> {
-        let rows = self.report.view.table.rows();
-        let shown = rows.filter(|row| sources.contains(&row.source()) && self.shows(row));
+        let mut shown = Vec::new();
+        for row in self.report.view.table.rows() {
+            if sources.contains(&row.source()) && self.shows(row) {
+                shown.push((row.place(), row));
+            }
+        }
         let mut sorted = Vec::new();
-        for (_, mut here) in grouped(shown.map(|row| (row.place(), row))) {
-            here.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
-            sorted.extend(here);
+        for (_, mut rows) in grouped(shown) {
+            rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
+            sorted.extend(rows);
         }
         sorted
     }
