@@ -173,7 +173,8 @@ fn check_current(run: &Run) -> anyhow::Result<()> {
     ensure!(
         run.variants()
             .any(|subject| is_green(&view, &subject, backend)),
-        "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
+        "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run \
+         `compare` again"
     );
     Ok(())
 }

@@ -34,8 +34,9 @@ pub const MAX_SESSION_BYTES: usize = 1_000_000;
 /// The number of the fastest variants of each problem that keep all their latency figures.
 const FULL_DETAIL_RANKS: usize = 3;
 
-/// The figures that the others keep: those by which `diff` judges them, and what the ladder shows of
-/// the fastest of each stage. Power and its limit tell whether a burst counts beside sustained times.
+/// The figures that the others keep: those by which `diff` judges them, and what the ladder shows
+/// of the fastest of each stage. Power and its limit tell whether a burst counts beside sustained
+/// times.
 const METRICS_OF_SLOWER_VARIANTS: [Metric; 6] = [
     Metric::P50,
     Metric::P90,

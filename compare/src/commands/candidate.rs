@@ -42,7 +42,8 @@ const EXAMPLES: &str = "\
 The candidate is a Python function on torch tensors:
 
   def attention(q, k, v, *, causal, softmax_scale):
-      ...                                       q [B, H, S, D], k and v [B, Hkv, Skv, D], float16 or bfloat16; returns a tensor
+      ...                                       q [B, H, S, D], k and v [B, Hkv, Skv, D], float16 or \
+bfloat16; returns a tensor
                                                 like q, a new one on every call
 
 Key heads are shared by H / Hkv query heads. The causal mask is aligned bottom-right: row i sees

@@ -55,7 +55,13 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "problem")]
     pub input: Option<PathBuf>,
     /// The mask of --input: full or causal
-    #[arg(long, value_name = "MASK", value_parser = mask, conflicts_with = "problem", default_value = "full")]
+    #[arg(
+        long,
+        value_name = "MASK",
+        value_parser = mask,
+        conflicts_with = "problem",
+        default_value = "full"
+    )]
     pub mask: Mask,
     /// Batch, query head and query row, from 0 [default: the row with the largest error]
     #[arg(long, value_name = "B,H,I", value_parser = row)]

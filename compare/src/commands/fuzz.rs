@@ -44,7 +44,8 @@ Examples:
   compare fuzz --stages 5,6 --seconds 600 --seed 7
                                                 ten minutes of two stages, of another seed
   compare fuzz --backend cuda --cases 20000     on a GPU, however long it takes
-  compare fuzz --backend emulated --case 'stage5-swizzle/swizzle-64x128-k2 2x6:2x17:203x64 f16 causal normal:7 lse q=bshd/s256@16'
+  compare fuzz --backend emulated --case 'stage5-swizzle/swizzle-64x128-k2 2x6:2x17:203x64 f16 \
+causal normal:7 lse q=bshd/s256@16'
                                                 one case, as a failing `compare fuzz` prints it
 
 Exit codes:

@@ -110,8 +110,8 @@ fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
                 && representative_variants(view, stage, place).is_empty();
             if is_missing {
                 lines.push(format!(
-                    "{place} was timed without {}, which claims it: the run has no green variant of \
-                     it (`compare run --stages`)",
+                    "{place} was timed without {}, which claims it: the run has no green variant \
+                     of it (`compare run --stages`)",
                     stage.id
                 ));
             }

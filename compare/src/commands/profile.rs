@@ -37,9 +37,11 @@ Examples:
 
 Exit codes:
   0  profiled and written; every prediction holds on this GPU, or is recorded as refuted
-  1  written, and such a prediction does not hold; or a launch failed under ncu, and nothing is written
+  1  written, and such a prediction does not hold; or a launch failed under ncu, and \
+nothing is written
   2  wrong usage, or a run of other kernels or another GPU
-  3  NO DATA: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; nothing is overwritten";
+  3  NO DATA: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; \
+nothing is overwritten";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]

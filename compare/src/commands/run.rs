@@ -78,7 +78,11 @@ pub struct RunArgs {
     /// Run real tensors from a safetensors file: q, k, v [B, H, S, D] in F16, BF16 or F8_E4M3; for
     /// F8_E4M3 also q_scale, k_scale, v_scale [B, H] in F32; optionally `out`, in the output type
     /// or F32, which is judged too
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"]
+    )]
     pub input: Option<PathBuf>,
     /// Write the run's folder below this one [default: target/compare]
     #[arg(long, value_name = "DIR")]

@@ -1067,8 +1067,8 @@ fn what_a_stage_claims_is_sampled_and_nothing_else_of_its_type() {
     assert_eq!(lines, ["big e4m3 causal: stage1-cpasync (stage0-scalar)"]);
 }
 
-/// Each library is asked for what its users ask: decode of the function for caches, where there is one, masks
-/// aligned bottom-right, and FP8 for E4M3 alone.
+/// Each library is asked for what its users ask: decode of the function for caches, where there is
+/// one, masks aligned bottom-right, and FP8 for E4M3 alone.
 #[test]
 fn libraries_are_called_as_their_users_call_them() {
     let script = SCRIPT.strip_suffix("main()\n").unwrap();
@@ -1141,8 +1141,8 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
     ");
 }
 
-/// PyTorch computes on the processor: 3 queries of 2 heads, of which each sees the first 7 to 9 keys of a
-/// cache.
+/// PyTorch computes on the processor: 3 queries of 2 heads, of which each sees the first 7 to 9
+/// keys of a cache.
 #[test]
 fn decode_is_called_on_what_torch_makes_of_its_problem() {
     let program = measure::python::program(None);
