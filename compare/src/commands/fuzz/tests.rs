@@ -155,19 +155,19 @@ fn nothing_is_found_where_nothing_is_wrong() {
 
 #[test]
 fn a_planted_fault_is_found_within_a_hundred_cases_and_shrunk() {
-    let found = run_search(&search(200), &Planted { fails: is_wrong });
-    let [finding] = &found.findings[..] else {
-        panic!("{found:?}")
+    let result = run_search(&search(200), &Planted { fails: is_wrong });
+    let [finding] = &result.findings[..] else {
+        panic!("{result:?}")
     };
     assert!(finding.index < 100, "{finding:?}");
     assert!(is_wrong(&finding.drawn) && finding.is_smallest);
     assert_eq!(finding.shrunk.to_string(), format!("{SWIZZLE} {SMALLEST}"));
-    let tally = &found.tallies[0];
+    let tally = &result.tallies[0];
     assert!(
         tally.cases > 0 && tally.cases < 60,
         "not tried again: {tally:?}"
     );
-    assert!(found.tallies[1].cases > 20 && found.tallies[1].unsupported > 40);
+    assert!(result.tallies[1].cases > 20 && result.tallies[1].unsupported > 40);
 }
 
 /// Returns the arguments of the printed command on the line that contains `mark`.
@@ -208,12 +208,12 @@ fn the_printed_command_runs_the_case_again() {
     let trial = again.case.unwrap();
     assert_eq!(trial.to_string(), format!("{SWIZZLE} {SMALLEST}"));
     let tried = judge.judge(std::slice::from_ref(&trial)).remove(0).unwrap();
-    let one = page::of_trial(&trial, &tried);
-    assert_eq!(one.exit, Exit::Fail);
+    let page = page::of_trial(&trial, &tried);
+    assert_eq!(page.exit, Exit::Fail);
     assert!(
-        one.text.contains("C2 FAIL: max error 1\nFAIL"),
+        page.text.contains("C2 FAIL: max error 1\nFAIL"),
         "{}",
-        one.text
+        page.text
     );
 }
 
@@ -292,12 +292,12 @@ fn the_search_ends_with_its_time() {
         ..search(0)
     };
     let reported = Lines::default();
-    let found = half_a_minute.run(Instruments {
+    let result = half_a_minute.run(Instruments {
         judge: &correct(),
         clock: &Ticking::default(),
         reporter: &reported,
     });
-    let cases = found.unwrap().cases();
+    let cases = result.unwrap().cases();
     assert!((5..30).contains(&cases), "{cases}");
     let lines = reported.0.into_inner();
     assert!(lines.len() >= 8 && lines.len() <= 10, "{lines:?}");
@@ -308,9 +308,9 @@ fn the_search_ends_with_its_time() {
 #[track_caller]
 fn assert_interrupted(judge: &dyn Judge, verdict: &str) {
     let long = search(100_000);
-    let found = run_on(&Ticking::interrupted_at(50), &long, judge);
-    assert_eq!(found.end, End::Interrupted);
-    let page = emulated_page(&long, &found);
+    let result = run_on(&Ticking::interrupted_at(50), &long, judge);
+    assert_eq!(result.end, End::Interrupted);
+    let page = emulated_page(&long, &result);
     assert_eq!(page.exit, Exit::Interrupted);
     assert!(page.text.contains(verdict), "{}", page.text);
 }
@@ -328,9 +328,9 @@ fn an_interrupted_search_that_found_nothing_is_no_pass() {
 #[test]
 fn a_search_that_is_interrupted_while_it_shrinks_prints_the_case_as_it_is() {
     let long = search(100_000);
-    let found = run_on(&Ticking::interrupted_at(0), &long, &wrong_swizzle());
-    assert!(found.findings.iter().all(|finding| !finding.is_smallest));
-    let page = emulated_page(&long, &found);
+    let result = run_on(&Ticking::interrupted_at(0), &long, &wrong_swizzle());
+    assert!(result.findings.iter().all(|finding| !finding.is_smallest));
+    let page = emulated_page(&long, &result);
     assert!(page.text.contains("shrinking ended early"), "{}", page.text);
 }
 
@@ -344,7 +344,7 @@ fn a_lost_gpu_ends_the_search_with_what_lost_it() {
         }
     }
     let hundred = search(100);
-    let found = run_search(&hundred, &Lost);
+    let result = run_search(&hundred, &Lost);
     let [
         Finding {
             tries: 0,
@@ -352,12 +352,12 @@ fn a_lost_gpu_ends_the_search_with_what_lost_it() {
             shrunk,
             ..
         },
-    ] = &found.findings[..]
+    ] = &result.findings[..]
     else {
-        panic!("{found:?}")
+        panic!("{result:?}")
     };
-    assert_eq!((found.end, drawn), (End::GpuLost, shrunk));
-    let answer = page::of_search(&hundred, &found, "cuda", "on a GPU");
+    assert_eq!((result.end, drawn), (End::GpuLost, shrunk));
+    let answer = page::of_search(&hundred, &result, "cuda", "on a GPU");
     assert_eq!(answer.exit, Exit::Fail);
     assert!(
         answer.text.contains("C1 FAIL: an illegal address"),
@@ -391,8 +391,8 @@ fn a_smaller_case_fails_the_same_gate() {
             outcomes
         }
     }
-    let found = run_search(&search(2), &TwoFaults);
-    for finding in &found.findings {
+    let result = run_search(&search(2), &TwoFaults);
+    for finding in &result.findings {
         let is_short = finding.drawn.case.problem.shape.seq_q <= 8;
         let expected = if is_short { 1 } else { 9 };
         assert_eq!(finding.shrunk.case.problem.shape.seq_q, expected);
