@@ -149,25 +149,35 @@ fn a_program_is_built_where_none_is_named() {
     assert_eq!(answer.calls[2], "run|--stages|5, 8|--out|rec");
 }
 
+/// Fails unless steps that end with these codes make this one, and the record comes back.
+#[track_caller]
+fn expect_code(step_codes: &[(&str, &str)], code: i32) {
+    let workplace = Workplace::new();
+    let arguments = ["gpu1", "--program", &workplace.program()];
+    let answer = workplace.remote(&arguments, step_codes);
+    assert_eq!(answer.code, Some(code), "{}", answer.err);
+    assert_eq!(answer.record.as_deref(), Some("kept\n"));
+    assert_eq!(answer.kept_files, 0);
+}
+
 #[test]
-fn the_worst_step_is_the_answer_and_the_record_comes_back_all_the_same() {
-    for (variables, code) in [
-        ([("run_code", "1"), ("peers_code", "3")], 1),
-        ([("run_code", "0"), ("sanitize_code", "3")], 3),
-        ([("run_code", "130"), ("peers_code", "0")], 130),
-        ([("run_code", "3"), ("peers_code", "1")], 1),
-        ([("run_code", "1"), ("peers_code", "2")], 1),
-        ([("run_code", "2"), ("profile_code", "3")], 2),
-        ([("run_code", "1"), ("profile_code", "130")], 130),
-        ([("profile_code", "3"), ("doctor_code", "1")], 3),
-    ] {
-        let workplace = Workplace::new();
-        let arguments = ["gpu1", "--program", &workplace.program()];
-        let answer = workplace.remote(&arguments, &variables);
-        assert_eq!(answer.code, Some(code), "{variables:?}: {}", answer.err);
-        assert_eq!(answer.record.as_deref(), Some("kept\n"), "{variables:?}");
-        assert_eq!(answer.kept_files, 0, "{variables:?}");
-    }
+fn a_step_that_fails_is_the_answer_before_one_that_is_undecided() {
+    expect_code(&[("run_code", "1"), ("peers_code", "3")], 1);
+    expect_code(&[("run_code", "3"), ("peers_code", "1")], 1);
+    expect_code(&[("run_code", "0"), ("sanitize_code", "3")], 3);
+    expect_code(&[("profile_code", "3"), ("doctor_code", "1")], 3);
+}
+
+#[test]
+fn a_step_that_could_not_run_is_the_answer_before_one_that_is_undecided() {
+    expect_code(&[("run_code", "2"), ("profile_code", "3")], 2);
+    expect_code(&[("run_code", "1"), ("peers_code", "2")], 1);
+}
+
+#[test]
+fn an_interrupted_step_is_the_answer() {
+    expect_code(&[("run_code", "130"), ("peers_code", "0")], 130);
+    expect_code(&[("run_code", "1"), ("profile_code", "130")], 130);
 }
 
 #[test]
@@ -179,39 +189,59 @@ fn a_run_that_leaves_no_record_is_an_error() {
     assert!(answer.err.contains("no run came back"), "{}", answer.err);
 }
 
+/// Fails unless a command line is refused with these words, and nothing is called.
+#[track_caller]
+fn expect_usage_error(workplace: &Workplace, arguments: &[&str], words: &str) {
+    let answer = workplace.remote(arguments, &[]);
+    assert_eq!(answer.code, Some(2), "{}", answer.err);
+    assert!(answer.err.contains(words), "{}", answer.err);
+    assert_eq!(answer.calls, [] as [String; 0]);
+}
+
 #[test]
-fn wrong_usage_exits_2_and_says_what_is_wrong() {
+fn a_call_without_a_host_or_with_an_unknown_flag_is_answered_with_the_usage() {
     let workplace = Workplace::new();
-    let program = workplace.program();
-    for (arguments, words) in [
-        (&[][..], "usage:"),
-        (
-            &["gpu1", "gpu2", "--program", &program],
-            "one HOST, not two",
-        ),
-        (&["gpu1", "--slow"], "usage:"),
-        (&["gpu1", "--python"], "--python needs a value"),
-        (&["gpu1", "--program"], "--program needs a value"),
-        (&["gpu9", "--program", &program], "gpu9 cannot be reached"),
-    ] {
-        let answer = workplace.remote(arguments, &[]);
-        assert_eq!(answer.code, Some(2), "{arguments:?}: {}", answer.err);
-        assert!(answer.err.contains(words), "{arguments:?}: {}", answer.err);
-        assert_eq!(answer.calls, [] as [String; 0], "{arguments:?}");
-    }
+    expect_usage_error(&workplace, &[], "usage:");
+    expect_usage_error(&workplace, &["gpu1", "--slow"], "usage:");
+}
+
+#[test]
+fn two_hosts_are_refused() {
+    let workplace = Workplace::new();
+    let arguments = ["gpu1", "gpu2", "--program", &workplace.program()];
+    expect_usage_error(&workplace, &arguments, "one HOST, not two");
+}
+
+#[test]
+fn a_flag_without_its_value_is_refused() {
+    let workplace = Workplace::new();
+    let python = ["gpu1", "--python"];
+    expect_usage_error(&workplace, &python, "--python needs a value");
+    let program = ["gpu1", "--program"];
+    expect_usage_error(&workplace, &program, "--program needs a value");
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_named() {
+    let workplace = Workplace::new();
+    let arguments = ["gpu9", "--program", &workplace.program()];
+    expect_usage_error(&workplace, &arguments, "gpu9 cannot be reached");
+}
+
+/// Fails unless a program that answers `elsewhere` is refused with these words.
+#[track_caller]
+fn expect_no_program(workplace: &Workplace, path: &str, words: &str) {
+    let arguments = ["gpu1", "--program", path];
+    let answer = workplace.remote(&arguments, &[("GREETING", "elsewhere")]);
+    assert_eq!(answer.code, Some(2), "{path}: {}", answer.err);
+    assert!(answer.err.contains(words), "{path}: {}", answer.err);
 }
 
 #[test]
 fn a_program_that_is_none_exits_2() {
     let workplace = Workplace::new();
     let program = workplace.program();
-    for (path, words) in [
-        (format!("{program}/elsewhere"), "elsewhere is no program"),
-        (program, "answers 'elsewhere"),
-    ] {
-        let arguments = ["gpu1", "--program", &path];
-        let answer = workplace.remote(&arguments, &[("GREETING", "elsewhere")]);
-        assert_eq!(answer.code, Some(2), "{path}: {}", answer.err);
-        assert!(answer.err.contains(words), "{path}: {}", answer.err);
-    }
+    let elsewhere = format!("{program}/elsewhere");
+    expect_no_program(&workplace, &elsewhere, "elsewhere is no program");
+    expect_no_program(&workplace, &program, "answers 'elsewhere");
 }
