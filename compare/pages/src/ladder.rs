@@ -169,18 +169,19 @@ fn rung_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let view = &report.view;
     let MainProblems { small, large } = main_problems(stage);
     let at_large = timed(report, stage, &large);
-    row! {
+    let us_at_small = format!("µs at {}", with_extents(&small.shape));
+    let us_at_large = format!("µs at {}", with_extents(LARGE));
+    let mut cells = row! {
         "stage" => &stage.id,
         "what changes" => &stage.idea,
-        format!("µs at {}", with_extents(&small.shape)) => time(report, stage, &small),
+        us_at_small => time(report, stage, &small),
         "gain (claimed)" => gain(report, stage, &small).cell(),
-        format!("µs at {}", with_extents(LARGE)) => time(report, stage, &large),
+        us_at_large => time(report, stage, &large),
         "TFLOP/s (share)" => or_empty(at_large.and_then(|row| rate(view, row, ""))),
         "gain there (claimed)" => gain(report, stage, &large).cell(),
-        "SM MHz" => or_empty(at_large.and_then(clock)),
-        "W" => or_empty(at_large.and_then(power)),
-        "mJ per call" => or_empty(at_large.and_then(energy)),
-    }
+    };
+    cells.extend(power_cells(at_large));
+    cells
 }
 
 fn branch_row(
@@ -191,18 +192,29 @@ fn branch_row(
 ) -> TableRow {
     let view = &report.view;
     let timed_row = alone(view, stage, place);
-    row! {
+    let rate_cell = or_empty(timed_row.and_then(|row| rate(view, row, unit(place))));
+    let mut cells = row! {
         "for" => purpose,
         "stage" => &stage.id,
         "what changes" => &stage.idea,
         "problem" => format!("{place}, {}", extents(&place.shape)),
         "µs" => time(report, stage, place),
-        "rate (share)" => or_empty(timed_row.and_then(|row| rate(view, row, unit(place)))),
-        "SM MHz" => or_empty(timed_row.and_then(clock)),
-        "W" => or_empty(timed_row.and_then(power)),
-        "mJ per call" => or_empty(timed_row.and_then(energy)),
+        "rate (share)" => rate_cell,
+    };
+    cells.extend(power_cells(timed_row));
+    cells.extend(row! {
         "regime" => or_empty(timed_row.and_then(regime)),
         "gain (claimed)" => gain(report, stage, place).cell(),
+    });
+    cells
+}
+
+/// Returns the cells of [`POWER_COLUMNS`].
+fn power_cells(row: Option<&Row>) -> TableRow {
+    row! {
+        "SM MHz" => or_empty(row.and_then(clock)),
+        "W" => or_empty(row.and_then(power)),
+        "mJ per call" => or_empty(row.and_then(energy)),
     }
 }
 
@@ -224,9 +236,12 @@ pub fn extents(shape: &str) -> String {
 fn shown_variant(report: &Report<'_>, stage: &StageMeta) -> Subject {
     let best = best::subject(&report.view, stage);
     let ran = ran(report, stage);
+    if ran.contains(&&best) {
+        return best;
+    }
     match ran.first() {
-        Some(first) if !ran.contains(&&best) => (*first).clone(),
-        _ => best,
+        Some(first) => (*first).clone(),
+        None => best,
     }
 }
 
@@ -477,11 +492,11 @@ pub fn gap(report: &Report<'_>) -> Option<String> {
     for stage in view.stages {
         for place in places(stage) {
             if timed(report, stage, &place).is_none() {
-                lacking.push((&*stage.id, place));
+                lacking.push((stage, place));
             }
         }
     }
-    let cells = lacking.iter().map(|(stage, place)| (*stage, place));
+    let cells = lacking.iter().map(|(stage, place)| (&*stage.id, place));
     gaps::command("compare --full", cells)
 }
 
@@ -499,11 +514,8 @@ fn headline(report: &Report<'_>) -> Option<String> {
     if facts.is_empty() {
         return None;
     }
-    let green = report
-        .states
-        .iter()
-        .filter(|(_, state)| *state == State::Green)
-        .count();
+    let states = report.states.iter().map(|(_, state)| state);
+    let green = states.filter(|state| **state == State::Green).count();
     Some(format!(
         "{}, each timed in turn beside the peers (f16, full mask). \
          {green} of {} variants pass every gate.",

@@ -436,10 +436,8 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
 
 fn about_peers(report: &Report<'_>, problems: &[Problem<'_>]) -> String {
     let sessions = distinct(problems.iter().map(|problem| &problem.ours.session));
-    let is_any_sustained = problems
-        .iter()
-        .any(|problem| problem.ours.regime() == Regime::Sustained);
-    let sustained = if is_any_sustained {
+    let mut regimes = problems.iter().map(|problem| problem.ours.regime());
+    let sustained = if regimes.any(|regime| regime == Regime::Sustained) {
         " Sustained: at the power limit ours, the library's choice and the fastest peer take \
          turns of a second; the others were timed in bursts alone and have no figure."
     } else {
@@ -533,7 +531,7 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
 }
 
 fn is_open(report: &Report<'_>, claimed: &Claimed) -> bool {
-    let is_settled = [Some(Verdict::Pass), Some(Verdict::NoData)].contains(&claimed.verdict());
+    let is_settled = matches!(claimed.verdict(), Some(Verdict::Pass | Verdict::NoData));
     let is_measured = report.view.is_whole() || claimed.is_of_run;
     !is_settled && !claimed.is_stale && is_measured
 }
@@ -544,32 +542,33 @@ fn open_claims_table(open: &[&Claimed]) -> Block {
 
 fn claim_row(claimed: &Claimed) -> TableRow {
     let base_name = base_of(claimed);
-    let recorded_reason = claimed
-        .negative
-        .as_ref()
-        .and_then(|negative| negative.why.split(". ").next())
-        .filter(|why| why.len() <= MAX_CLAUSE);
     let is_undecided = base_name.is_some() && claimed.verdict() == Some(Verdict::Ambiguous);
-    let why = recorded_reason.or(is_undecided.then_some(UNDECIDED));
-    let (title, goal, measured) = match base_name {
-        Some(base) => (
-            speed_title(claimed, &base),
-            format!("{:.2}x", ladder::at_least(claimed)),
-            measured_ratio(claimed),
-        ),
-        None => (
-            claimed.title(),
-            String::new(),
-            claimed.finding.reason.clone().into(),
-        ),
+    let why = recorded_reason(claimed).or(is_undecided.then_some(UNDECIDED));
+    let mut cells = match base_name {
+        Some(base) => row! {
+            "claim" => speed_title(claimed, &base),
+            "claimed" => format!("{:.2}x", ladder::at_least(claimed)),
+            "measured" => measured_ratio(claimed),
+        },
+        None => row! {
+            "claim" => claimed.title(),
+            "claimed" => String::new(),
+            "measured" => &claimed.finding.reason,
+        },
     };
-    row! {
-        "claim" => title,
-        "claimed" => goal,
-        "measured" => measured,
+    cells.extend(row! {
         "verdict" => standing(claimed),
         "why" => or_empty(why),
-    }
+    });
+    cells
+}
+
+/// Returns the first sentence of why a claim is refuted, as its stage has it on record, if it is
+/// short.
+fn recorded_reason(claimed: &Claimed) -> Option<&str> {
+    let negative = claimed.negative.as_ref()?;
+    let sentence = negative.why.split(". ").next()?;
+    (sentence.len() <= MAX_CLAUSE).then_some(sentence)
 }
 
 /// Returns what a claim of speed is over.

@@ -5,6 +5,7 @@ use crate::cells::short_ratio;
 use common::metric::Metric;
 use common::verdict::Verdict;
 use document::Cell;
+use results::judge::View;
 use results::judge::claims::{self, Claimed};
 use results::judge::verdict::Report;
 use results::table::{ProblemPlace, Relation, Role, Row, StageMeta, Subject};
@@ -23,24 +24,32 @@ pub struct Gain<'a> {
 pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &ProblemPlace) -> Gain<'a> {
     let view = &report.view;
     let predecessor = stage.predecessor.as_deref();
-    let claim_over = claimed_gain(report, stage, place);
-    let pair = match claim_over {
-        Some(claim) => claim.claimed.pair(),
-        None => predecessor
-            .and_then(|id| view.stage(id))
-            .and_then(|base| claims::fastest_pair(view, stage, base, place)),
+    let mut gain = if let Some(ClaimedGain { claimed, base }) = claimed_gain(report, stage, place) {
+        Gain {
+            over: Some(base),
+            measured: claimed.pair().filter(|row| counts(view, row)),
+            claim: Some(claimed),
+        }
+    } else {
+        let base = predecessor.and_then(|id| view.stage(id));
+        let pair = base.and_then(|base_stage| claims::fastest_pair(view, stage, base_stage, place));
+        let measured = pair.filter(|row| counts(view, row));
+        Gain {
+            over: measured.and_then(Row::base).map(Subject::stage),
+            measured,
+            claim: None,
+        }
     };
-    let measured = pair.filter(|row| row.failure().is_none() && !view.is_stale(row));
-    let base_stage = match claim_over {
-        Some(claim) => Some(claim.base),
-        None => measured.and_then(Row::base).map(Subject::stage),
-    };
-    let is_rung = stage.role == Role::Rung;
-    Gain {
-        over: base_stage.filter(|base| !is_rung || Some(*base) != predecessor),
-        measured,
-        claim: claim_over.map(|claim| claim.claimed),
+    // A table has the rung before in the row above.
+    if stage.role == Role::Rung && gain.over == predecessor {
+        gain.over = None;
     }
+    gain
+}
+
+/// Whether a ratio is of kernels as they are now, and both were right.
+fn counts(view: &View<'_>, pair: &Row) -> bool {
+    pair.failure().is_none() && !view.is_stale(pair)
 }
 
 /// A claim over another stage.
