@@ -241,18 +241,16 @@ impl CandidateSession<'_> {
         };
         let inputs = Inputs::generate(&case.problem, family, seed);
         let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
-        let outcome = match call::launch(&mut self.python, &self.exchange, &staged) {
-            Ok(launched) => {
-                let reference = match self.device {
-                    Some(device) => device.reference(&inputs, launched.probability),
-                    None => reference(&inputs, launched.probability),
-                }?;
-                Ok(launched.judge(&reference))
-            }
-            Err(no_output) => Err(no_output),
-        };
         let row = Row::new(&case.subject, Kind::CandidateCase(case.place()));
-        Ok(row.outcome(&outcome))
+        let launched = match call::launch(&mut self.python, &self.exchange, &staged) {
+            Ok(launched) => launched,
+            Err(no_output) => return Ok(row.outcome(&Err(no_output))),
+        };
+        let reference = match self.device {
+            Some(device) => device.reference(&inputs, launched.probability)?,
+            None => reference(&inputs, launched.probability)?,
+        };
+        Ok(row.outcome(&Ok(launched.judge(&reference))))
     }
 
     /// Times the candidate beside ours and PyTorch on the problems that it supports, until an

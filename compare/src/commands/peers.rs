@@ -80,11 +80,11 @@ pub struct PeersArgs {
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let Measured { open_run, items } = measure(args)?;
     let view = View::alone(&open_run.run);
-    let unclaimed = missing_claimants(&view, &items);
     let concluded = open_run.conclude(Section::Peers, is_over_peer)?;
     let is_undecided = concluded.is_undecided || !has_peer(&view);
     let exit = Exit::of(!concluded.broken.is_empty(), is_undecided);
-    let notes = [concluded.broken, unclaimed].concat();
+    let mut notes = concluded.broken;
+    notes.extend(missing_claimants(&view, &items));
     Ok(Answer::new(exit, concluded.text).noting(notes))
 }
 

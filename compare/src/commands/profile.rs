@@ -22,7 +22,7 @@ use results::judge::verdict::Exit;
 use results::table::ncu::{self, Chips};
 use results::table::session::by_id;
 use results::table::{Kind, ProblemPlace, Row, Run, Source, StageMeta, Subject};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -97,13 +97,19 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let rows = rows_of(&builds, chips, &profiled.run.rows, &measured).map_err(NoData)?;
     run.set_tools(Source::Ncu, vec![format!("ncu {}", profiler.ncu.version)]);
     run.append(rows)?;
+    let absent = absent_metrics(chips, &measured);
+    conclude(&run, &profiler.work.join(REPORT), absent)
+}
+
+/// Judges the claims that ncu decides, and names its report.
+fn conclude(run: &OpenRun, report: &Path, absent: Vec<String>) -> anyhow::Result<Answer> {
     let concluded = run.conclude(Section::Profile, |claim| {
         claim.metric.spec().is_judged_by_ncu
     })?;
-    let report = profiler.work.join(REPORT);
-    let text = format!("{}\nfor ncu-ui: {}", concluded.text, report.display());
     let exit = Exit::of(!concluded.broken.is_empty(), false);
-    let notes = [absent_metrics(chips, &measured), concluded.broken].concat();
+    let text = format!("{}\nfor ncu-ui: {}", concluded.text, report.display());
+    let mut notes = absent;
+    notes.extend(concluded.broken);
     Ok(Answer::new(exit, text).noting(notes))
 }
 

@@ -1,7 +1,6 @@
 //! Bar charts as SVG.
 
 use crate::cells::three_digits;
-use std::fmt::Write;
 
 /// The colours in light and dark, legible at 400 pixels, too.
 const STYLE: &str = "\
@@ -232,13 +231,11 @@ pub fn picture(title: &str, charts: &[Chart]) -> String {
         }
         top += chart.height() + GAP;
     }
-    let mut picture = String::new();
-    let _ = writeln!(
-        picture,
+    format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" viewBox=\"0 0 {WIDTH} {top}\" \
-         font-family=\"system-ui,sans-serif\" font-size=\"12\">"
-    );
-    let _ = writeln!(picture, "<title>{title}</title>");
-    let _ = writeln!(picture, "<style>{STYLE}</style>");
-    picture + &parts + "</svg>\n"
+         font-family=\"system-ui,sans-serif\" font-size=\"12\">\n\
+         <title>{title}</title>\n\
+         <style>{STYLE}</style>\n\
+         {parts}</svg>\n"
+    )
 }
