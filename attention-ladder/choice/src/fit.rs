@@ -161,7 +161,7 @@ fn fit_where(
     let equations = samples
         .iter()
         .filter(|(instance, _)| is_chosen(instance))
-        .flat_map(|(_, samples)| &samples.equations);
+        .flat_map(|(_, of_instance)| &of_instance.equations);
     least_squares(equations, prior)
 }
 

@@ -74,12 +74,17 @@ pub fn least_squares<'a>(
     if normal.count == 0.0 {
         return start;
     }
-    if let Some(prior) = prior {
-        normal.add_prior(&prior);
+    if prior.is_some() {
+        normal.add_prior(&start);
     }
     normal.solve(start)
 }
 
-pub fn dot(a: &Coefficients, b: &Coefficients) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+/// Returns the scalar product.
+pub fn dot(left: &Coefficients, right: &Coefficients) -> f64 {
+    let mut sum = 0.0;
+    for (a, b) in left.iter().zip(right) {
+        sum += a * b;
+    }
+    sum
 }

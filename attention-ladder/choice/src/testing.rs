@@ -1,7 +1,7 @@
 //! Runs on random problems for tests, with times that follow from planted coefficients. No program
 //! calls this; `results::testing` says why it is compiled always.
 
-use super::draw;
+use super::{draw, least_squares};
 use common::choice::{self, TERMS};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -15,12 +15,27 @@ pub const SWIZZLE: &str = "stage5-swizzle/swizzle-64x64";
 pub const LARGE: &str = "stage7-wgmma/wgmma-128x128";
 pub const SMALL: &str = "stage7-wgmma/wgmma-64x128";
 
-/// The coefficients of the kernels here: the second has the faster tiles, the third the faster
-/// start, the first is hopeless.
-pub const PLANTED: [(&str, [f64; TERMS]); 3] = [
-    (SWIZZLE, [50.0, 1.0, 0.0, 10.0, 0.0, 0.1, 0.0, 0.0, 0.0]),
-    (LARGE, [5.0, 2.0, 0.0, 0.5, 0.0, 0.1, 0.0, 0.0, 0.1]),
-    (SMALL, [2.0, 1.0, 0.0, 0.8, 0.0, 0.1, 0.0, 0.0, 0.1]),
+/// A kernel whose times follow from its coefficients.
+pub struct Planted {
+    pub subject: &'static str,
+    pub coefficients: [f64; TERMS],
+}
+
+/// The kernels here: the second has the faster tiles, the third the faster start, the first is
+/// hopeless.
+pub const PLANTED: [Planted; 3] = [
+    Planted {
+        subject: SWIZZLE,
+        coefficients: [50.0, 1.0, 0.0, 10.0, 0.0, 0.1, 0.0, 0.0, 0.0],
+    },
+    Planted {
+        subject: LARGE,
+        coefficients: [5.0, 2.0, 0.0, 0.5, 0.0, 0.1, 0.0, 0.0, 0.1],
+    },
+    Planted {
+        subject: SMALL,
+        coefficients: [2.0, 1.0, 0.0, 0.8, 0.0, 0.1, 0.0, 0.0, 0.1],
+    },
 ];
 
 /// A run on random problems, with times that follow from the planted coefficients.
@@ -39,14 +54,14 @@ pub fn drawn_on(stages: &[LoadedStage], count: usize, sms: u32) -> Run {
     }
     run.session.backend = BackendKind::Cuda;
     for (number, problem) in draw::problems(1, count).iter().enumerate() {
-        for (subject, us) in PLANTED {
-            let subject = Subject::from(subject);
+        for planted in PLANTED {
+            let subject = Subject::from(planted.subject);
             let stage = builds::loaded(stages, subject.stage());
             let Ok(prepared) = stage.prepare(subject.name(), problem) else {
                 continue;
             };
             let terms = choice::terms(problem, prepared.kernel, prepared.grid, 1, sms);
-            let us: f64 = terms.iter().zip(us).map(|(term, us)| term * us).sum();
+            let us = least_squares::dot(&terms, &planted.coefficients);
             let kind = Kind::RandomTime(ProblemPlace::of(problem));
             let row = Row::new(subject, kind)
                 .figure(Metric::Draw, number)

@@ -35,7 +35,8 @@ fn time(variant: &str, shape: &str, dtype: Dtype, us: f64) -> Row {
 }
 
 fn run_of(rows: impl IntoIterator<Item = Row>) -> Run {
-    rows.into_iter().fold(run_on_random_problems(0), Run::with)
+    rows.into_iter()
+        .fold(run_on_random_problems(0), Run::with_row)
 }
 
 fn wrong(row: Row) -> Row {
@@ -123,10 +124,11 @@ fn a_fit_finds_the_planted_coefficients() {
     assert_eq!(count(LARGE), 4);
     assert_eq!(count(SMALL), 4);
     for cost in costs.iter().filter(|cost| cost.variant != SWIZZLE) {
-        let (_, planted) = PLANTED
-            .iter()
-            .find(|(variant, _)| *variant == cost.variant)
-            .unwrap();
+        let planted = PLANTED
+            .into_iter()
+            .find(|planted| planted.subject == cost.variant)
+            .unwrap()
+            .coefficients;
         // One block per multiprocessor: rounds are its blocks.
         let [
             launch,
@@ -176,7 +178,7 @@ fn what_is_chosen_and_was_not_timed_or_is_wrong_is_no_problem_less() {
     let run = run_on_random_problems(240);
     let model = model(&[&run]);
     let large = random_rows(&run).into_iter().filter(is_large);
-    let with_wrong_rows = large.map(wrong).fold(run.clone(), Run::with);
+    let with_wrong_rows = large.map(wrong).fold(run.clone(), Run::with_row);
     for incomplete in [run.without(is_large), with_wrong_rows] {
         let regret = regret_by(&incomplete, &model);
         assert!(!regret.missed().is_empty(), "{regret}");
@@ -200,7 +202,7 @@ fn with_named_time(run: Run, cold: bool) -> Run {
         cold,
         ..ProblemPlace::new("long", Dtype::F16, Mask::Full)
     };
-    run.with(checked(LARGE, BackendKind::Cuda))
+    run.with_row(checked(LARGE, BackendKind::Cuda))
         .sampled(LARGE, place, &timing_samples(99.0))
 }
 
@@ -210,8 +212,8 @@ fn a_fit_goes_by_right_times() {
     let expected = costs(&run);
     assert_eq!(expected.len(), 1);
     let third = time(LARGE, "1x8x2048x64", Dtype::F16, 1.0);
-    assert_ne!(costs(&run.clone().with(third.clone())), expected);
-    assert_eq!(costs(&run.with(wrong(third))), expected);
+    assert_ne!(costs(&run.clone().with_row(third.clone())), expected);
+    assert_eq!(costs(&run.with_row(wrong(third))), expected);
 }
 
 /// Their inputs are in the L2 cache.
@@ -224,7 +226,7 @@ fn a_fit_goes_by_warm_times_at_named_problems() {
     // SMALL has no time at a random problem, and LARGE has.
     let long = ProblemPlace::new("long", Dtype::F16, Mask::Full);
     let with_small =
-        run.with(checked(SMALL, BackendKind::Cuda))
+        run.with_row(checked(SMALL, BackendKind::Cuda))
             .sampled(SMALL, long, &timing_samples(9.0));
     assert_eq!(costs(&with_small), expected);
 }
@@ -234,7 +236,7 @@ fn named_problems_alone_are_enough_for_a_fit() {
     let mut run = run_on_random_problems(0);
     for shape in ["1x8x512x64", "1x8x1024x64"] {
         let place = ProblemPlace::new(shape, Dtype::F16, Mask::Full);
-        run = run.with(checked(LARGE, BackendKind::Cuda)).sampled(
+        run = run.with_row(checked(LARGE, BackendKind::Cuda)).sampled(
             LARGE,
             place,
             &timing_samples(99.0),
@@ -303,7 +305,11 @@ fn an_instance_is_expected_to_be_like_its_variant() {
     let own: Vec<Row> = random_rows(&run).into_iter().filter(is_own).collect();
     // Two times of the instance are known.
     let known = own.iter().filter(|row| is_fastest(&run, row)).take(2);
-    let costs = costs(&known.cloned().fold(run.clone().without(is_own), Run::with));
+    let costs = costs(
+        &known
+            .cloned()
+            .fold(run.clone().without(is_own), Run::with_row),
+    );
     for row in own {
         let error = ratio(&costs, &row) - 1.0;
         assert!(error.abs() < 0.1, "{}: {error}", row.key());
@@ -330,7 +336,7 @@ fn equation(launch: f64, work: f64, us: f64) -> Equation {
 fn no_coefficient_is_negative() {
     let equations = [equation(1.0, 1.0, 9.0), equation(1.0, 2.0, 3.0)];
     let us = least_squares(equations.iter(), None);
-    assert!(us.iter().all(|us| *us >= 0.0), "{us:?}");
+    assert!(us.iter().all(|term_us| *term_us >= 0.0), "{us:?}");
     assert!((us[0] - 6.0).abs() < 0.1, "{us:?}");
     assert!(us[1] < 0.1, "{us:?}");
 }
@@ -345,7 +351,7 @@ fn a_multiprocessor_holds_as_many_blocks_as_its_machine_code_allows() {
     for (arch, blocks) in [("sm_80", 1), ("sm_90a", 3)] {
         // As a table rounds it.
         let occupancy = 0.999 * f64::from(blocks * kernel.threads) / 2048.0;
-        built = built.with(row(&format!(
+        built = built.with_row(row(&format!(
             "{LARGE} | f16 d64 {arch} | ptxas | occupancy {occupancy}"
         )));
     }
@@ -356,8 +362,8 @@ fn a_multiprocessor_holds_as_many_blocks_as_its_machine_code_allows() {
     assert_eq!(blocks(run_on_random_problems(0)), 1);
     assert_eq!(blocks(built.clone()), 3);
     let timed = built
-        .with(time(LARGE, "1x8x512x64", Dtype::F16, 9.0))
-        .with(checked(LARGE, BackendKind::Cuda));
+        .with_row(time(LARGE, "1x8x512x64", Dtype::F16, 9.0))
+        .with_row(checked(LARGE, BackendKind::Cuda));
     let table = table(&[timed]);
     let fitted = fit(&[View::committed(&[], &table)], &STAGES, None).unwrap();
     assert_eq!(fitted.model.costs[0].resident, 3);
@@ -553,7 +559,7 @@ fn is_kept_when_faster_once(factor: f64) -> bool {
         subject: variant.into(),
         ..fastest.figure(Metric::P50, us)
     };
-    has_variant(&costs(&run.with(row)), variant)
+    has_variant(&costs(&run.with_row(row)), variant)
 }
 
 #[test]
@@ -582,10 +588,8 @@ fn a_cover_takes_instances_until_none_gains_enough() {
         (instance("c/slow"), times([10.0, 11.0])),
     ]);
     let names = |kept: BTreeSet<Instance>| {
-        let names = kept
-            .into_iter()
-            .map(|instance| instance.variant.to_string());
-        names.collect::<Vec<_>>()
+        let variants = kept.iter().map(|instance| instance.variant.to_string());
+        variants.collect::<Vec<_>>()
     };
     assert_eq!(names(cover(&all, 0.01)), ["a/even", "b/first"]);
     assert_eq!(names(cover(&all, 0.5)), ["a/even"]);

@@ -596,7 +596,7 @@ mod tests {
     #[test]
     fn a_rate_of_e4m3_is_no_share_of_a_product_of_16_bit_types() {
         let product = Row::new("gpu", Kind::PeerSession).figure(Metric::MatrixFlops, 8e14);
-        let run = scenario::run("timed").with(product);
+        let run = scenario::run("timed").with_row(product);
         let view = View::alone(&run);
         let share = |dtype| share_of_ceiling(&view, &ProblemPlace::claims(dtype), 4e14);
         assert_eq!(share(Dtype::F16), Some(50.0));

@@ -20,7 +20,7 @@ use results::table::{
     self, Figure, Kind, Place, ProblemPlace, Role, Row, Run, Source, StageMeta, Subject,
 };
 use results::testing::scenario;
-use results::testing::{CPASYNC, WMMA, table};
+use results::testing::{CPASYNC, PeerArm, WMMA, table};
 
 /// Returns the literal run, 1.5x over a peer on mission and 0.8x on long, with these changes.
 /// Kernels of one machine code are the same, so that none has any.
@@ -597,7 +597,12 @@ fn against_peers_on_everything() -> Run {
             for dtype in Dtype::ALL {
                 if has_all_dtypes || dtype == Dtype::F16 {
                     let place = ProblemPlace::new(named.name, dtype, *mask);
-                    run = run.beside(CPASYNC, &place, 10.0, &[("flash-attn-4", 11.0, true)]);
+                    run = run.beside(
+                        CPASYNC,
+                        &place,
+                        10.0,
+                        &[PeerArm::right("flash-attn-4", 11.0)],
+                    );
                 }
             }
         }

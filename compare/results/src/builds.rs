@@ -9,6 +9,7 @@ use common::limits::Shortfall;
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
 
+/// Returns the loaded stage of this id, which the ladder must have.
 pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
     stages
         .iter()
@@ -16,7 +17,7 @@ pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
         .expect("it is a stage of the ladder")
 }
 
-/// The rows of the build as it is now, stamped with the identity of the sources.
+/// Returns the rows of the build as it is now, stamped with the identity of the sources.
 pub fn table(builds: &[StageMeta]) -> Table {
     let mut table = Table::default();
     table.extend(builds.iter().flat_map(Row::built).map(|row| Row {
@@ -26,7 +27,7 @@ pub fn table(builds: &[StageMeta]) -> Table {
     table
 }
 
-/// Without the variants that the device refuses.
+/// Returns the stages as built, without the variants that the device refuses.
 pub fn builds(stages: &[LoadedStage]) -> Vec<StageMeta> {
     stages.iter().map(build).collect()
 }
@@ -35,25 +36,23 @@ fn build(stage: &LoadedStage) -> StageMeta {
     let info = stage.info();
     let (mut variants, mut refused) = (Vec::new(), Vec::new());
     for name in stage.variants() {
-        let kernels = stage.kernels.iter().filter(|kernel| kernel.variant == name);
-        let (runs, not): (Vec<&Kernel>, Vec<&Kernel>) =
-            kernels.partition(|kernel| stage.refuse(kernel).is_ok());
-        refused.extend(refusal(stage, name, &not));
-        if let Some(first) = runs.first() {
-            let family = first.family.clone();
-            let built = |ptxas| BuiltKernel {
-                ptxas,
-                code: vec![],
-            };
-            let kernel = |kernel: &&Kernel| KernelBuild {
-                facts: kernel.facts.clone(),
-                built: stage.ptxas_entries(kernel).into_iter().map(built).collect(),
-            };
-            let kernels = runs.iter().map(kernel).collect();
+        let (mut runnable, mut refused_kernels) = (Vec::new(), Vec::new());
+        for kernel in &stage.kernels {
+            if kernel.variant != name {
+                continue;
+            }
+            if stage.refuse(kernel).is_ok() {
+                runnable.push(kernel);
+            } else {
+                refused_kernels.push(kernel);
+            }
+        }
+        refused.extend(refusal(stage, name, &refused_kernels));
+        if let Some(first) = runnable.first() {
             variants.push(VariantMeta {
                 name: name.to_string(),
-                family,
-                kernels,
+                family: first.family.clone(),
+                kernels: runnable.iter().map(|kernel| built(stage, kernel)).collect(),
             });
         }
     }
@@ -68,6 +67,20 @@ fn build(stage: &LoadedStage) -> StageMeta {
         negatives: vec![],
         variants,
         refused,
+    }
+}
+
+fn built(stage: &LoadedStage, kernel: &Kernel) -> KernelBuild {
+    let mut built = Vec::new();
+    for ptxas in stage.ptxas_entries(kernel) {
+        built.push(BuiltKernel {
+            ptxas,
+            code: vec![],
+        });
+    }
+    KernelBuild {
+        facts: kernel.facts.clone(),
+        built,
     }
 }
 
@@ -103,6 +116,7 @@ fn claims(stated: &claim::Claim) -> Vec<Claim> {
     claims
 }
 
+/// Returns the compiler of the GPU code, or the reason why there is none.
 pub fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
     match gpu {
         GpuBuild::Built(code) => DeviceCompiler::Built {

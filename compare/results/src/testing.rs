@@ -26,19 +26,25 @@ use common::timing::{Comparison, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
 use std::path::Path;
 
+/// The first variant of the literal ladder.
 pub const SCALAR: &str = "stage0-scalar/scalar-32x64";
+/// The second variant of the literal ladder.
 pub const WMMA: &str = "stage0-scalar/wmma-qk-32x64";
+/// The only variant of the second stage.
 pub const CPASYNC: &str = "stage1-cpasync/cpasync-32x64";
+/// All variants of the literal ladder.
 pub const VARIANTS: [&str; 3] = [SCALAR, WMMA, CPASYNC];
 
+/// The GPU model of timed runs.
 pub const GPU: &str = "NVIDIA H200";
 
-/// Medians of [`VARIANTS`] with which both claims of the ladder hold.
+/// The medians of [`VARIANTS`] with which both claims of the ladder hold.
 pub const US: [f64; 3] = [32.0, 20.0, 15.0];
 
 /// The element types of the stages of the literal ladder.
 pub const DTYPES: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
 
+/// The gates of each case.
 pub const C1_TO_C6: [GateId; 6] = [
     GateId::C1,
     GateId::C2,
@@ -48,10 +54,12 @@ pub const C1_TO_C6: [GateId; 6] = [
     GateId::C6,
 ];
 
+/// Returns the problem that claims are about.
 pub fn mission() -> ProblemPlace {
     ProblemPlace::claims(Dtype::F16)
 }
 
+/// Returns a case of [`mission`].
 pub fn mission_case(input: &str) -> CasePlace {
     CasePlace {
         problem: mission(),
@@ -70,71 +78,75 @@ pub fn instance() -> Kind {
     }
 }
 
-/// Two stages, of which each claims to be faster than the family before, and to read as many bytes.
-/// Built without nvcc.
+/// Returns two stages, of which each claims to be faster than the family before, and to read as
+/// many bytes. They are built without nvcc.
 pub fn ladder() -> Vec<StageMeta> {
-    let stages = [
-        (
-            "stage0-scalar",
-            "tiled softmax",
-            &["scalar", "wmma-qk"][..],
-            "scalar",
-            1.5,
-        ),
-        (
-            "stage1-cpasync",
-            "K and V copied one tile ahead",
-            &["cpasync"],
-            "wmma-qk",
-            1.1,
-        ),
-    ];
-    let stage =
-        |(id, idea, families, slower, at_least): (&str, &str, &[&str], &'static str, f64)| {
-            let family = families.last().expect("a stage has variants").to_string();
-            let base = Base {
-                stage: "stage0-scalar",
-                family: slower,
-            };
-            let claim = |metric, relation, why: &str| Claim {
-                family: family.clone(),
-                metric,
-                relation,
-                place: ProblemPlace::claims(Dtype::F16),
-                gpu: None,
-                why: why.into(),
-            };
-            let faster = Relation::Faster { base, at_least };
-            let equal = Relation::Ratio {
-                base,
-                at_least: 1.0,
-                at_most: 1.0,
-            };
-            let variant = |family: &&str| VariantMeta {
-                name: format!("{family}-32x64"),
-                family: family.to_string(),
-                kernels: instances(&format!("{family}-32x64"), &DTYPES),
-            };
-            StageMeta {
-                id: id.into(),
-                idea: idea.into(),
-                predecessor: Some(base.stage.to_string()).filter(|of| of != id),
-                role: Role::Rung,
-                default_variant: format!("{family}-32x64"),
-                identity: format!("{id}-identity"),
-                claims: vec![
-                    claim(Metric::P50, faster, ""),
-                    claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
-                ],
-                variants: families.iter().map(variant).collect(),
-                negatives: vec![],
-                refused: vec![],
-            }
-        };
-    stages.map(stage).into()
+    let scalar = StageMeta {
+        id: "stage0-scalar".into(),
+        idea: "tiled softmax".into(),
+        predecessor: None,
+        role: Role::Rung,
+        default_variant: "wmma-qk-32x64".into(),
+        identity: "stage0-scalar-identity".into(),
+        claims: claims_over("scalar", "wmma-qk", 1.5),
+        variants: vec![variant("scalar"), variant("wmma-qk")],
+        negatives: vec![],
+        refused: vec![],
+    };
+    let cpasync = StageMeta {
+        id: "stage1-cpasync".into(),
+        idea: "K and V copied one tile ahead".into(),
+        predecessor: Some("stage0-scalar".into()),
+        role: Role::Rung,
+        default_variant: "cpasync-32x64".into(),
+        identity: "stage1-cpasync-identity".into(),
+        claims: claims_over("wmma-qk", "cpasync", 1.1),
+        variants: vec![variant("cpasync")],
+        negatives: vec![],
+        refused: vec![],
+    };
+    vec![scalar, cpasync]
 }
 
-/// The ladder, whose last stage claims 1.5x over the fastest of PyTorch and 1x over its flash too.
+/// Returns the variant of a family.
+fn variant(family: &str) -> VariantMeta {
+    let name = format!("{family}-32x64");
+    VariantMeta {
+        family: family.to_string(),
+        kernels: instances(&name, &DTYPES),
+        name,
+    }
+}
+
+/// Returns the claims of a family: at least so much faster than a slower one of the first stage,
+/// and as many bytes read.
+fn claims_over(slower: &'static str, family: &str, at_least: f64) -> Vec<Claim> {
+    let base = Base {
+        stage: "stage0-scalar",
+        family: slower,
+    };
+    let claim = |metric, relation, why: &str| Claim {
+        family: family.into(),
+        metric,
+        relation,
+        place: ProblemPlace::claims(Dtype::F16),
+        gpu: None,
+        why: why.into(),
+    };
+    let faster = Relation::Faster { base, at_least };
+    let equal = Relation::Ratio {
+        base,
+        at_least: 1.0,
+        at_most: 1.0,
+    };
+    vec![
+        claim(Metric::P50, faster, ""),
+        claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
+    ]
+}
+
+/// Returns the ladder, whose last stage claims 1.5x over the fastest of PyTorch and 1x over its
+/// flash too.
 pub fn claiming() -> Vec<StageMeta> {
     let mut stages = ladder();
     let claim = |rival, at_least| Claim {
@@ -152,7 +164,7 @@ pub fn claiming() -> Vec<StageMeta> {
     stages
 }
 
-/// An instance for each element type at head_dim 64.
+/// Returns an instance for each element type at head_dim 64.
 pub fn instances(variant: &str, dtypes: &[Dtype]) -> Vec<KernelBuild> {
     let facts = |dtype: &Dtype| KernelFacts {
         symbol: format!("{}_{dtype}_d64", variant.replace('-', "_")),
@@ -179,6 +191,7 @@ pub fn instances(variant: &str, dtypes: &[Dtype]) -> Vec<KernelBuild> {
     dtypes.iter().map(kernel).collect()
 }
 
+/// Returns the ladder, of which one stage has kernels for e4m3 alone.
 pub fn of_e4m3_alone(stage: usize) -> Vec<StageMeta> {
     let mut stages = ladder();
     for variant in &mut stages[stage].variants {
@@ -187,7 +200,7 @@ pub fn of_e4m3_alone(stage: usize) -> Vec<StageMeta> {
     stages
 }
 
-/// One site that is needed, and one that is listed as redundant.
+/// Returns one site that is needed, and one that is listed as redundant.
 pub fn suppressed() -> Suppressed {
     let site = |family: &str, finding, listed: Option<&str>| SiteResult {
         stage: "stage0-scalar".into(),
@@ -220,18 +233,14 @@ pub fn suppressed() -> Suppressed {
     }
 }
 
-/// One case of a variant on `mission`; `broken` fails.
+/// Returns one case of a variant on `mission`; `broken` fails.
 pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> Row {
     let judge = |gate| {
-        GateResult::judge(
-            gate,
-            broken != Some(gate),
-            if broken == Some(gate) {
-                "too large"
-            } else {
-                "fine"
-            },
-        )
+        if broken == Some(gate) {
+            GateResult::judge(gate, false, "too large")
+        } else {
+            GateResult::judge(gate, true, "fine")
+        }
     };
     let errors = Errors {
         rows: 4096,
@@ -293,7 +302,7 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
     }
 }
 
-/// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test
+/// Returns a whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test
 /// as it should be.
 pub fn emulated() -> Run {
     use GateId::{B1, C7, C8, H1, L1, R1};
@@ -304,7 +313,7 @@ pub fn emulated() -> Run {
     });
     for subject in VARIANTS {
         run = run
-            .with(checked(subject, BackendKind::Emulated))
+            .with_row(checked(subject, BackendKind::Emulated))
             .counted(subject, 1_048_576, 0);
     }
     let model = Caught {
@@ -320,12 +329,13 @@ pub fn emulated() -> Run {
         gates_that_failed: vec![GateId::C2],
         ..model.clone()
     };
-    let mut run = run.with(Row::fault(&model)).with(Row::fault(&fault));
+    run.append(Row::fault(&model));
+    run.append(Row::fault(&fault));
     run.extend(suppressed().sites.iter().map(Row::site));
     run
 }
 
-/// All cases of a variant: one, and it is green.
+/// Returns the row of all cases of a variant: one, and it is green.
 pub fn checked(subject: &str, backend: BackendKind) -> Row {
     let row = Row::new(subject, Kind::Checked(backend))
         .figure(Metric::Cases, 1_u32)
@@ -336,14 +346,14 @@ pub fn checked(subject: &str, backend: BackendKind) -> Row {
     row.with_verdicts(&C1_TO_C6.map(|gate| GateResult::judge(gate, true, "fine")))
 }
 
-/// Samples around `us`, 0.1 % apart, the same every time.
+/// Returns samples around `us`, 0.1 % apart, the same every time.
 pub fn samples(us: f64) -> Vec<f64> {
     (0..40)
         .map(|i| us * (1.0 + 0.001 * f64::from(i % 3)))
         .collect()
 }
 
-/// The same ladder on a GPU, with a latency for each of [`VARIANTS`] and the pairs of both claims.
+/// Returns a run of the same ladder on a GPU, with a latency for each of [`VARIANTS`] and the pairs of both claims.
 pub fn timed(us: [f64; 3]) -> Run {
     let mut run = emulated().on_gpu(GPU);
     (run.session.backend, run.session.tier) = (BackendKind::Cuda, Tier::T2);
@@ -351,32 +361,30 @@ pub fn timed(us: [f64; 3]) -> Run {
     run.session.unmeasurable.remove(&GateId::L1);
     run.table
         .retain(|row| !matches!(row.kind, Kind::Checked(_)));
-    for (subject, us) in VARIANTS.into_iter().zip(us) {
-        run =
-            run.with(checked(subject, BackendKind::Cuda))
-                .sampled(subject, mission(), &samples(us));
+    for (subject, p50) in VARIANTS.into_iter().zip(us) {
+        run.append(checked(subject, BackendKind::Cuda));
+        run = run.sampled(subject, mission(), &samples(p50));
     }
-    let pair = |new: &str, new_us: f64, base: &str, base_us: f64| {
-        let comparison = Comparison::new(&samples(base_us), &samples(new_us)).unwrap();
-        let speed_of_light = SpeedOfLight::default();
-        Row::pair(
-            new.into(),
-            base.into(),
+    for (base, new) in [(0, 1), (1, 2)] {
+        let comparison = Comparison::new(&samples(us[base]), &samples(us[new])).unwrap();
+        run.append(Row::pair(
+            VARIANTS[new].into(),
+            VARIANTS[base].into(),
             mission(),
             &comparison,
-            &speed_of_light,
-        )
-    };
-    run.with(pair(WMMA, us[1], SCALAR, us[0]))
-        .with(pair(CPASYNC, us[2], WMMA, us[1]))
+            &SpeedOfLight::default(),
+        ));
+    }
+    run
 }
 
+/// Returns the committed tables.
 pub fn results() -> Results {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
     Results::read(&results).unwrap()
 }
 
-/// The sessions merged into one table, oldest first.
+/// Returns the table that runs are merged into, oldest first.
 pub fn table(runs: &[Run]) -> Table {
     let mut table = Table::default();
     for run in runs {
@@ -386,11 +394,13 @@ pub fn table(runs: &[Run]) -> Table {
 }
 
 impl Run {
-    pub fn with(mut self, row: Row) -> Self {
+    /// Adds a row.
+    pub fn with_row(mut self, row: Row) -> Self {
         self.append(row);
         self
     }
 
+    /// Removes rows.
     pub fn without(mut self, is_gone: impl Fn(&Row) -> bool) -> Self {
         self.table.retain(|row| !is_gone(row));
         self
@@ -404,17 +414,20 @@ impl Run {
         self
     }
 
+    /// Names the session.
     pub fn named(self, name: &str) -> Self {
         self.changed(|session| {
             session.name = name.into();
         })
     }
 
+    /// Returns the row of a subject, to be changed.
     pub fn row_mut(&mut self, subject: &str, kind: Kind) -> &mut Row {
         let key = Row::new(subject, kind).key();
         self.table.get_mut(&key).expect("the record has this row")
     }
 
+    /// Sets the GPU of the session, of this model.
     pub fn on_gpu(mut self, name: &str) -> Self {
         self.session.machine.gpu = Gpu::Present {
             name: name.into(),
@@ -426,6 +439,7 @@ impl Run {
         self
     }
 
+    /// Adds the latency of a variant alone, by its samples.
     pub fn sampled(self, subject: &str, problem: ProblemPlace, us: &[f64]) -> Self {
         let summary = Summary::new(us).unwrap();
         let row = Row::new(subject, Kind::Latency(problem))
@@ -434,11 +448,11 @@ impl Run {
             .figure(Metric::P90, summary.p90)
             .figure(Metric::Samples, summary.samples)
             .figure(Metric::SmMhz, 1980_u32);
-        self.with(row)
+        self.with_row(row)
     }
 
-    /// Bytes read from global memory, and bank conflicts of shared loads beside 96 ideal
-    /// wavefronts.
+    /// Adds what was counted: bytes read from global memory, and bank conflicts of shared loads
+    /// beside 96 ideal wavefronts.
     pub fn counted(self, subject: &str, bytes: u64, conflicts: u64) -> Self {
         let row = Row::new(subject, Kind::Counters(mission()))
             .figure(Metric::GlobalReadBytes, bytes)
@@ -446,7 +460,7 @@ impl Run {
             .figure(Metric::SharedReadWavefronts, 96 + conflicts)
             .figure(Metric::SharedReadConflicts, conflicts)
             .figure(Metric::TracedBlocks, 2_u32);
-        self.with(row)
+        self.with_row(row)
     }
 
     /// Adds what nvcc would have built for sm_90a: the f16 instance of each variant with these
@@ -458,72 +472,71 @@ impl Run {
             archs: vec!["sm_90a".into()],
         };
         self.session.device_compiler = compiler;
-        let row = |subject: &str| {
-            let result = GateResult::judge(GateId::R1, spills == 0, "sm_90a: spilled bytes 8 > 0");
-            // 128 threads: 96 and 104 registers fit 5 and 4 blocks.
-            let blocks = f64::from((512 / registers).min(16));
+        let result = GateResult::judge(GateId::R1, spills == 0, "sm_90a: spilled bytes 8 > 0");
+        // 128 threads: 96 and 104 registers fit 5 and 4 blocks.
+        let blocks = f64::from((512 / registers).min(16));
+        for subject in VARIANTS {
             let mut row = Row::new(subject, instance())
                 .figure(Metric::Registers, registers)
                 .figure(Metric::SpillBytes, spills)
                 .figure(Metric::Occupancy, blocks / 16.0)
                 .verdict(&result);
             row.code = Some(format!("code of {subject}"));
-            row
-        };
-        VARIANTS
-            .into_iter()
-            .fold(self, |run, subject| run.with(row(subject)))
+            self.append(row);
+        }
+        self
     }
 
     /// Adds what compute-sanitizer found in a variant under memcheck and racecheck.
     pub fn sanitized(self, subject: &str, verdicts: [Verdict; 2]) -> Self {
-        let tools = ["memcheck", "racecheck"].into_iter().zip(verdicts);
-        let findings = |(tool, verdict)| ToolFindings {
-            tool,
-            launched: 2,
-            result: GateResult {
-                gate: GateId::C7,
-                verdict,
-                reason: "planted".into(),
-            },
-        };
-        let findings: Vec<ToolFindings> = tools.map(findings).collect();
-        self.with(Row::sanitized(subject, &findings))
+        let mut findings = Vec::new();
+        for (tool, verdict) in ["memcheck", "racecheck"].into_iter().zip(verdicts) {
+            findings.push(ToolFindings {
+                tool,
+                launched: 2,
+                result: GateResult {
+                    gate: GateId::C7,
+                    verdict,
+                    reason: "planted".into(),
+                },
+            });
+        }
+        self.with_row(Row::sanitized(subject, &findings))
     }
 
-    /// After `compare sanitize`, which found nothing.
-    pub fn clean(self) -> Self {
-        VARIANTS.into_iter().fold(self, |run, subject| {
-            run.sanitized(subject, [Verdict::Pass; 2])
-        })
+    /// Adds what `compare sanitize` writes where it finds nothing.
+    pub fn clean(mut self) -> Self {
+        for subject in VARIANTS {
+            self = self.sanitized(subject, [Verdict::Pass; 2]);
+        }
+        self
     }
 
-    /// A session with peers on a problem, f16 and full mask: cpasync-32x64 takes `ours`
-    /// microseconds; peers by name with what they take and whether they are right. The ladder
-    /// claims something of them.
-    pub fn peers(mut self, shape: &str, ours: f64, peers: &[(&str, f64, bool)]) -> Self {
+    /// Adds a session with peers on a problem, f16 and full mask, where cpasync-32x64 takes `ours`
+    /// microseconds. The ladder claims something of the peers.
+    pub fn peers(mut self, shape: &str, ours: f64, peers: &[PeerArm<'_>]) -> Self {
         self.session.stages[1].claims = claiming().remove(1).claims;
         let place = ProblemPlace::new(shape, Dtype::F16, Mask::Full);
         self.beside(CPASYNC, &place, ours, peers)
     }
 
-    /// The same of any subject and problem.
+    /// Adds such a session, of any subject and problem and without a claim.
     pub fn beside(
         mut self,
         subject: &str,
         place: &ProblemPlace,
         us: f64,
-        peers: &[(&str, f64, bool)],
+        peers: &[PeerArm<'_>],
     ) -> Self {
-        self = self.with(peer_time(subject, place, us, true));
-        for &(peer, peer_us, is_right) in peers {
-            self = self.with(peer_time(peer, place, peer_us, is_right));
+        self.append(PeerArm::right(subject, us).row(place));
+        for peer in peers {
+            self.append(peer.row(place));
             // A wrong peer has no ratio.
-            if is_right {
-                let comparison = Comparison::new(&samples(peer_us), &samples(us)).unwrap();
-                self = self.with(Row::peer_pair(
+            if peer.is_right {
+                let comparison = Comparison::new(&samples(peer.us), &samples(us)).unwrap();
+                self.append(Row::peer_pair(
                     subject.into(),
-                    peer.into(),
+                    peer.name.into(),
                     place.clone(),
                     &comparison,
                     &SpeedOfLight::default(),
@@ -534,14 +547,45 @@ impl Run {
     }
 }
 
-/// Returns the time of an arm in turn with others; a wrong one fails C2.
-fn peer_time(subject: &str, problem: &ProblemPlace, us: f64, is_right: bool) -> Row {
-    let gates = [GateId::C1, GateId::C2, GateId::C3]
-        .map(|gate| GateResult::judge(gate, is_right || gate != GateId::C2, "too large"));
-    let [device, host] = [us, 20.0].map(|us| Summary::new(&samples(us)).unwrap());
-    Row::new(subject, Kind::PeerTime(problem.clone()))
-        .timed(&device, &gates)
-        .conditions("warm L2")
-        .figure(Metric::HostP50, host.p50)
-        .figure(Metric::MaxError, 1.5e-4)
+/// An arm that is timed in turn with others.
+#[derive(Clone, Copy)]
+pub struct PeerArm<'a> {
+    name: &'a str,
+    us: f64,
+    is_right: bool,
+}
+
+impl<'a> PeerArm<'a> {
+    /// Returns an arm whose output is right.
+    pub fn right(name: &'a str, us: f64) -> Self {
+        Self {
+            name,
+            us,
+            is_right: true,
+        }
+    }
+
+    /// Returns an arm whose output fails C2.
+    pub fn wrong(name: &'a str, us: f64) -> Self {
+        Self {
+            name,
+            us,
+            is_right: false,
+        }
+    }
+
+    fn row(&self, place: &ProblemPlace) -> Row {
+        let gates = [
+            GateResult::judge(GateId::C1, true, "too large"),
+            GateResult::judge(GateId::C2, self.is_right, "too large"),
+            GateResult::judge(GateId::C3, true, "too large"),
+        ];
+        let device = Summary::new(&samples(self.us)).unwrap();
+        let host = Summary::new(&samples(20.0)).unwrap();
+        Row::new(self.name, Kind::PeerTime(place.clone()))
+            .timed(&device, &gates)
+            .conditions("warm L2")
+            .figure(Metric::HostP50, host.p50)
+            .figure(Metric::MaxError, 1.5e-4)
+    }
 }

@@ -269,7 +269,7 @@ fn merge(run: &Run, results: &mut Results, built: &Table) -> anyhow::Result<Vec<
 
 fn bytes_of_session(table: &Table, session: &str) -> usize {
     let added = table.part(|row| row.session == *session);
-    added.files().iter().map(|(_, bytes)| bytes.len()).sum()
+    added.files().iter().map(|file| file.bytes.len()).sum()
 }
 
 /// Refuses a run that is no evidence about these sources, whatever it measured.

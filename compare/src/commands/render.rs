@@ -70,10 +70,10 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         return print_or_write(text, args.out.as_deref());
     }
     let mut files = files::committed(&results, &stages, &root, library)?;
-    for (path, bytes) in results.files() {
+    for file in results.files() {
         files.push(Rendered {
-            path: folder.join(path),
-            text: String::from_utf8_lossy(&bytes).into_owned(),
+            path: folder.join(&file.path),
+            text: String::from_utf8_lossy(&file.bytes).into_owned(),
         });
     }
     update(&files, args.check)

@@ -103,8 +103,11 @@ impl Ladder {
 
     /// Limits the stages to what the open GPU, or the smaller device that was asked for, can run.
     pub fn limit(&mut self, asked: Option<DeviceLimits>) -> anyhow::Result<()> {
-        let gpu = self.gpu.as_ref().ok();
-        let limits = DeviceLimits::of_launches(asked, gpu.map(|gpu| gpu.info().limits()))?;
+        let limits_of_gpu = match &self.gpu {
+            Ok(device) => Some(device.info().limits()),
+            Err(_) => None,
+        };
+        let limits = DeviceLimits::of_launches(asked, limits_of_gpu)?;
         for stage in &mut self.stages {
             stage.device = limits;
         }

@@ -4,7 +4,7 @@ use super::*;
 use results::judge::verdict::Report;
 use results::judge::{View, verdict};
 use results::table::Run;
-use results::testing::{US, timed};
+use results::testing::{PeerArm, US, timed};
 
 /// No character of DejaVu Sans at 12 pixels is wider on average over a label of ours.
 const CHARACTER: f64 = 7.7;
@@ -35,7 +35,7 @@ fn bars_are_as_long_as_the_stages_take_and_say_what_was_claimed() {
 fn peers_are_drawn_by_kind_and_type_with_a_line_where_both_are_level() {
     let mut run = timed(US);
     for (shape, us) in [("mission", 40.0), ("wide", 10.0), ("big", 5.0)] {
-        run = run.peers(shape, 10.0, &[("torch-default", us, true)]);
+        run = run.peers(shape, 10.0, &[PeerArm::right("torch-default", us)]);
     }
     let small = [
         ">Small grids f16<",

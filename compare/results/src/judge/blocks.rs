@@ -34,7 +34,7 @@ mod tests {
         assert_eq!(blocks("f16 d64 sm_90a", 0.0), Some(0));
         assert_eq!(blocks("f16 d64 compute_80", 0.25), None);
         assert_eq!(blocks("bf16 d64 sm_90a", 0.25), None);
-        let declared = row("wmma | f16 d64 | kernel | occupancy 0.25");
-        assert_eq!(per_sm(&table, &declared, 0.25), None);
+        let uncompiled = row("wmma | f16 d64 | kernel | occupancy 0.25");
+        assert_eq!(per_sm(&table, &uncompiled, 0.25), None);
     }
 }

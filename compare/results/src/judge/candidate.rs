@@ -25,8 +25,11 @@ impl Candidate {
         if row.subject == self.summary.subject {
             for (gate, judged) in row.failed() {
                 let reason = format!("{} as timed: {}", row.place(), judged.reason);
-                let judged = judged.clone();
-                self.summary.judge(gate, Judged { reason, ..judged });
+                let as_timed = Judged {
+                    reason,
+                    ..judged.clone()
+                };
+                self.summary.judge(gate, as_timed);
             }
         }
         self.timed.append(row);

@@ -152,21 +152,25 @@ pub fn claims(view: &View<'_>) -> Vec<Claimed> {
 
 fn claimed(view: &View<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
     let gpu = view.gpu();
-    let evidence = if claim.is_about(gpu) {
-        judge(view, stage, claim)
-    } else {
-        None
-    };
-    let row = evidence.as_ref().map(|evidence| evidence.row);
-    Claimed {
+    let mut claimed = Claimed {
         stage: stage.id.clone(),
         claim: claim.clone(),
-        row: row.cloned(),
-        is_of_run: row.is_some_and(|row| view.is_of_run(row)),
-        is_stale: row.is_some_and(|row| view.is_stale(row)),
-        finding: evidence.map_or_else(|| unmeasured(claim, gpu), |evidence| evidence.finding),
+        row: None,
+        is_of_run: false,
+        is_stale: false,
+        finding: unmeasured(claim, gpu),
         negative: negative(stage, claim, gpu).cloned(),
+    };
+    if !claim.is_about(gpu) {
+        return claimed;
     }
+    if let Some(Evidence { finding, row }) = judge(view, stage, claim) {
+        claimed.is_of_run = view.is_of_run(row);
+        claimed.is_stale = view.is_stale(row);
+        claimed.row = Some(row.clone());
+        claimed.finding = finding;
+    }
+    claimed
 }
 
 /// Returns the record that a claim is refuted on a GPU.

@@ -226,8 +226,10 @@ impl Difference {
     }
 
     fn figures(self, base: f64, new: Option<f64>) -> Self {
-        let figures = new.map(|new| Moved { base, new });
-        Self { figures, ..self }
+        Self {
+            figures: new.map(|value| Moved { base, new: value }),
+            ..self
+        }
     }
 
     fn required(self, required: bool) -> Self {
@@ -459,10 +461,11 @@ impl Join<'_> {
         if !matches!(old.kind, Kind::Compiled { .. }) {
             return true;
         }
-        let session = self.base.session(old);
-        let compiler = session.map(|session| &session.device_compiler);
+        let Some(base) = self.base.session(old) else {
+            return false;
+        };
         let mut sessions = self.new.sessions.values();
-        sessions.any(|session| Some(&session.device_compiler) == compiler)
+        sessions.any(|new| new.device_compiler == base.device_compiler)
     }
 
     /// Returns why figures of these two rows must not be compared, if so.
@@ -509,8 +512,8 @@ fn is_over_all_cases(kind: &Kind) -> bool {
 }
 
 /// Returns the reason not to compare two things that are not the same.
-fn unequal<T: fmt::Display>(was: T, is: T) -> Option<String> {
-    let (was, is) = (was.to_string(), is.to_string());
+fn unequal<T: fmt::Display>(old: T, new: T) -> Option<String> {
+    let (was, is) = (old.to_string(), new.to_string());
     (was != is).then(|| format!("{was} against {is}"))
 }
 

@@ -113,8 +113,8 @@ mod tests {
             0.1_f64.exp()
         );
         // 95 of 100 are 29 of 30.
-        let drift = Drift::from_logarithms([vec![0.0; 28], vec![0.1, 0.2]].concat());
-        assert_eq!(drift.spread, 0.1_f64.exp() - 1.0);
+        let of_thirty = Drift::from_logarithms([vec![0.0; 28], vec![0.1, 0.2]].concat());
+        assert_eq!(of_thirty.spread, 0.1_f64.exp() - 1.0);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn actions(view: &View<'_>, missing: &[Missing], claims: &[Claimed]) -> Vec<
 }
 
 fn elsewhere(missing: &[Missing]) -> Option<String> {
-    let optional = missing.iter().filter(|missing| !missing.required);
+    let optional = missing.iter().filter(|thing| !thing.required);
     let things = optional.count();
     if things == 0 {
         return None;
@@ -157,16 +157,22 @@ pub fn command<'a>(
     program: &str,
     measured: impl Iterator<Item = (&'a str, &'a ProblemPlace)>,
 ) -> Option<String> {
-    let (names, mut problems): (Vec<&str>, Vec<&ProblemPlace>) = measured.unzip();
-    if names.is_empty() {
+    let (mut numbers, mut problems) = (Vec::new(), Vec::new());
+    for (stage, problem) in measured {
+        numbers.push(number(stage));
+        problems.push(problem);
+    }
+    if numbers.is_empty() {
         return None;
     }
-    let mut stages = distinct(names.into_iter().map(number));
-    stages.sort_by_key(|number| (number.len(), *number));
+    numbers.sort_by_key(|number| (number.len(), *number));
     problems.sort_by_key(|problem| (problem.size(), *problem));
     let shapes = distinct(problems.iter().map(|problem| &*problem.shape));
-    let (stages, shapes) = (joined(stages, ","), joined(shapes, ","));
-    Some(format!("{program} --stages {stages} --shapes {shapes}"))
+    Some(format!(
+        "{program} --stages {} --shapes {}",
+        joined(distinct(numbers), ","),
+        joined(shapes, ",")
+    ))
 }
 
 /// Returns `5` of `stage5-swizzle`, as `--stages` takes it.

@@ -39,13 +39,17 @@ pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<
 /// Returns how often each of `words` occurs, in their order and without those that do not:
 /// `6 worse, 84 better`.
 pub fn tallied(items: impl IntoIterator<Item = &'static str>, words: &[&str]) -> String {
-    let items: Vec<&str> = items.into_iter().collect();
-    let mut counts = Vec::new();
-    for word in words {
-        let n = items.iter().filter(|item| *item == word).count();
-        if n > 0 {
-            counts.push(format!("{n} {word}"));
+    let mut counts = vec![0; words.len()];
+    for item in items {
+        if let Some(index) = words.iter().position(|word| *word == item) {
+            counts[index] += 1;
         }
     }
-    counts.join(", ")
+    let mut parts = Vec::new();
+    for (word, n) in words.iter().zip(counts) {
+        if n > 0 {
+            parts.push(format!("{n} {word}"));
+        }
+    }
+    parts.join(", ")
 }

@@ -39,8 +39,10 @@ impl Missing {
     }
 
     fn in_stage(self, stage: &str) -> Self {
-        let stage = Some(stage.to_string());
-        Self { stage, ..self }
+        Self {
+            stage: Some(stage.to_string()),
+            ..self
+        }
     }
 }
 
@@ -180,7 +182,9 @@ fn of_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {
         metric::Source::Profile => (None, false),
         metric::Source::Gpu => (None, true),
     };
-    if gate.is_some_and(|gate| !measurable(view, gate)) {
+    if let Some(needed) = gate
+        && !measurable(view, needed)
+    {
         return None;
     }
     Some(Missing {
@@ -246,7 +250,7 @@ fn uncovered(view: &View<'_>, stage: &StageMeta) -> Vec<Missing> {
 /// Returns whether a run of this tier times the claims about a problem: short of `--full` those
 /// about the problem that claims are about unless they name one. A committed table has all.
 fn times_problem(run: Option<&Session>, place: &ProblemPlace) -> bool {
-    run.is_none_or(|run| run.tier == Tier::T2)
+    run.is_none_or(|session| session.tier == Tier::T2)
         || place.problem().is_some_and(|problem| problem.has_claims())
 }
 

@@ -95,8 +95,11 @@ pub fn gates(view: &View<'_>, subject: &Subject) -> BTreeMap<GateId, Judged> {
             Weight::FailuresAlone => {
                 for (gate, judged) in row.failed() {
                     let reason = format!("{} as timed: {}", row.place(), judged.reason);
-                    let judged = judged.clone();
-                    add_verdict(&mut gates, gate, Judged { reason, ..judged });
+                    let as_timed = Judged {
+                        reason,
+                        ..judged.clone()
+                    };
+                    add_verdict(&mut gates, gate, as_timed);
                 }
             }
         }
@@ -188,10 +191,12 @@ pub fn unsanitized(view: &View<'_>) -> Vec<Subject> {
     }
     let mut lacking = Vec::new();
     for subject in view.stages.iter().flat_map(StageMeta::subjects) {
-        let row = summary(view, &subject, view.backend()).filter(|row| view.is_reported(row));
-        let has_cases = row.is_some_and(|row| row.value(Metric::Cases) > Some(0.0));
+        let Some(row) = summary(view, &subject, view.backend()) else {
+            continue;
+        };
+        let has_cases = view.is_reported(row) && row.value(Metric::Cases) > Some(0.0);
         let findings = view.table.row(&subject, Kind::Sanitized);
-        if has_cases && findings.is_none_or(|findings| view.is_stale(findings)) {
+        if has_cases && findings.is_none_or(|sanitized| view.is_stale(sanitized)) {
             lacking.push(subject);
         }
     }
@@ -218,10 +223,12 @@ impl Counts {
 
 /// Returns the state of a variant of the ladder as it is built now.
 pub fn state(view: &View<'_>, stage: &StageMeta, subject: &Subject) -> State {
-    let row = summary(view, subject, view.backend());
-    let Some(row) = row.filter(|row| view.is_reported(row)) else {
+    let Some(row) = summary(view, subject, view.backend()) else {
         return unreported(view);
     };
+    if !view.is_reported(row) {
+        return unreported(view);
+    }
     if view.is_stale(row) {
         return State::Stale;
     }

@@ -170,8 +170,8 @@ fn a_report_of_a_run_says_what_it_changes_in_the_table() {
         |line| {
             let (old, new) = sides(line);
             let committed = diff::accepted(&old.named("1"), &Table::default());
-            let new = new.named("2");
-            let report = report_of_run(&new, &committed);
+            let reported_run = new.named("2");
+            let report = report_of_run(&reported_run, &committed);
             let mut actions = report.overall().actions.into_iter();
             let looks = actions.find(|action| action.starts_with("Look at the "));
             let Since { session, changes } = report.since.as_ref().unwrap();
@@ -327,7 +327,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
                 let is_incomplete = report.overall().word == "NOT MEASURED";
                 assert_eq!(is_incomplete, !required.is_empty(), "{}", report.overall());
                 // Every variant lacks R1 where it can be measured.
-                lines(required.iter().filter(|line| !line.contains(": R1: ")))
+                lines(required.iter().filter(|row| !row.contains(": R1: ")))
             })
         },
     );
@@ -380,7 +380,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
     emulated; at-most 1 1 barrier_stall_share 0.1
         -
     ");
-    let answers = each(
+    let of_tables = each(
         "none
         timed; + self-test | : planted faults | self-test | S1 no_data no reference
         emulated; measurable R1",
@@ -391,7 +391,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
             })
         },
     );
-    insta::assert_snapshot!(answers, @"
+    insta::assert_snapshot!(of_tables, @"
     none
         NOT MEASURED
         every row: there is no run and no committed table
@@ -410,7 +410,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
     ");
     // Where nothing can be counted, one line says so for all claims.
-    let answers = each(
+    let optional = each(
         "emulated; - cpasync mission; unmeasurable E1 no traced build
         timed; unmeasurable C7 not run
         timed; clean; unmeasurable C7 not run
@@ -424,7 +424,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
             })
         },
     );
-    insta::assert_snapshot!(answers, @"
+    insta::assert_snapshot!(optional, @"
     emulated; - cpasync mission; unmeasurable E1 no traced build
         gate C7, gate C8, gate B1, gate H1, gate R1, gate L1, gate E1
     timed; unmeasurable C7 not run
@@ -533,14 +533,14 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
     ");
     // Of a run on top of the table: its own, else what was committed; nothing that another device
     // measured.
-    let answers = each(
+    let of_runs_on_tables = each(
         "timed 32 21 15 on timed
         emulated on timed
         emulated; rebuilt on timed
         emulated; device sm_89 on timed",
         |line| reported(line, |report| shown(&report.view)),
     );
-    insta::assert_snapshot!(answers, @"
+    insta::assert_snapshot!(of_runs_on_tables, @"
     timed 32 21 15 on timed
         21.02
     emulated on timed
@@ -713,9 +713,9 @@ fn a_problem_at_the_power_limit_is_won_or_lost_in_the_sustained_regime() {
         // A family that was timed in bursts alone is compared with the bursts of all peers.
         let place = problem.place;
         let wmma = peers::ours(view, place, |row| row.subject.as_str() == WMMA).unwrap();
-        let rival = peers::fastest(&view.table, wmma, |_| true).unwrap();
-        assert_eq!(rival.time.subject.as_str(), "flash-attn-3");
-        assert_eq!(rival.over.regime(), Regime::Burst);
+        let rival_in_bursts = peers::fastest(&view.table, wmma, |_| true).unwrap();
+        assert_eq!(rival_in_bursts.time.subject.as_str(), "flash-attn-3");
+        assert_eq!(rival_in_bursts.over.regime(), Regime::Burst);
     });
 }
 

@@ -326,7 +326,7 @@ fn missed_goals(report: &Report<'_>) -> Concern {
         word: "FAIL",
         singular: "goal of the library's choice is missed",
         plural: "goals of the library's choice are missed",
-        things: regret.map_or(vec![], |regret| regret.missed()),
+        things: regret.as_ref().map_or(vec![], Regret::missed),
         action: "Give the library a better choice: on a GPU `compare --random-problems 160 --backend cuda` \
                  judges it, and `compare accept` fits it to that run."
             .into(),
@@ -354,8 +354,10 @@ fn missing_rows(report: &Report<'_>) -> Concern {
     let measure = if stages.is_empty() {
         "Run what is missing".to_string()
     } else {
-        let stages = joined(stages, ",");
-        format!("Measure what is missing: `compare{tier} --stages {stages}`")
+        format!(
+            "Measure what is missing: `compare{tier} --stages {}`",
+            joined(stages, ",")
+        )
     };
     Concern {
         exit: Exit::Inconclusive,
@@ -441,8 +443,10 @@ fn case_flags(report: &Report<'_>, case: &CasePlace) -> String {
     if input.contains(':') {
         return format!("--problem '{problem} {input}'");
     }
-    let path = report.view.run.and_then(|run| run.input.as_ref());
-    let file = path.map_or(input.into(), |path| path.to_string_lossy());
+    let file = match report.view.run.and_then(|run| run.input.as_ref()) {
+        Some(path) => path.to_string_lossy(),
+        None => input.into(),
+    };
     format!("--input {} --mask {}", shell_word(&file), problem.mask)
 }
 

@@ -11,7 +11,6 @@ use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// Suffixes of the columns that belong to a metric or a gate.
@@ -95,7 +94,7 @@ fn optional<M: SerializeMap>(
     value: Option<impl Serialize>,
 ) -> Result<(), M::Error> {
     match value {
-        Some(value) => map.serialize_entry(column, &value),
+        Some(present) => map.serialize_entry(column, &present),
         None => Ok(()),
     }
 }
@@ -171,8 +170,8 @@ impl Columns {
     }
 
     fn number(&self, column: &str) -> Result<Option<f64>, ColumnError> {
-        let value: Option<Option<f64>> = self.read(column)?;
-        Ok(value.map(|value| value.unwrap_or(f64::NAN)))
+        let figure: Option<Option<f64>> = self.read(column)?;
+        Ok(figure.map(|value| value.unwrap_or(f64::NAN)))
     }
 }
 
@@ -193,16 +192,16 @@ fn read_row(columns: &Columns) -> Result<Row, ColumnError> {
     let place = read_place(columns)?;
     let subject: Subject = columns.required("subject")?;
     let kind = read_kind(columns, &subject, place)?;
-    let row = Row {
+    let mut row = Row {
         conditions: columns.read("under")?,
         session: columns.read("session")?.unwrap_or_default(),
         identity: columns.read("identity")?,
         code: columns.read("code")?,
         note: columns.read("note")?,
-        figures: read_figures(columns)?,
-        verdicts: read_verdicts(columns)?,
         ..Row::new(subject, kind)
     };
+    read_figures(columns, &mut row)?;
+    read_verdicts(columns, &mut row)?;
     match row.impossible() {
         Some(impossible) => Err(impossible.into()),
         None => Ok(row),
@@ -294,26 +293,30 @@ fn read_kind(
     Ok(kind)
 }
 
-fn read_figures(columns: &Columns) -> Result<BTreeMap<Metric, Figure>, ColumnError> {
-    let mut figures = BTreeMap::new();
+fn read_figures(columns: &Columns, row: &mut Row) -> Result<(), ColumnError> {
     for &metric in Metric::ALL {
         let name = metric.name();
         let Some(value) = columns.number(&name)? else {
             continue;
         };
-        let (low, high) = (format!("{name}{LOW}"), format!("{name}{HIGH}"));
-        let interval = match (columns.number(&low)?, columns.number(&high)?) {
+        let low_name = format!("{name}{LOW}");
+        let high_name = format!("{name}{HIGH}");
+        let interval = match (columns.number(&low_name)?, columns.number(&high_name)?) {
             (None, None) => None,
             (Some(low), Some(high)) => Some((low, high)),
-            (Some(_), None) | (None, Some(_)) => return Err(ColumnError::OneEnd { low, high }),
+            (Some(_), None) | (None, Some(_)) => {
+                return Err(ColumnError::OneEnd {
+                    low: low_name,
+                    high: high_name,
+                });
+            }
         };
-        figures.insert(metric, Figure { value, interval });
+        row.figures.insert(metric, Figure { value, interval });
     }
-    Ok(figures)
+    Ok(())
 }
 
-fn read_verdicts(columns: &Columns) -> Result<BTreeMap<GateId, Judged>, ColumnError> {
-    let mut verdicts = BTreeMap::new();
+fn read_verdicts(columns: &Columns, row: &mut Row) -> Result<(), ColumnError> {
     for gate in GateId::ALL {
         let Some(verdict) = columns.read(gate.name())? else {
             continue;
@@ -325,9 +328,9 @@ fn read_verdicts(columns: &Columns) -> Result<BTreeMap<GateId, Judged>, ColumnEr
             of: columns.read(&format!("{gate}{CASES}"))?,
             reason: reason.unwrap_or_default(),
         };
-        verdicts.insert(gate, judged);
+        row.verdicts.insert(gate, judged);
     }
-    Ok(verdicts)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! not right.
 
 use super::error::StoreError;
-use super::files::{lines as json_lines, read, to_lines};
+use super::files::{TableFile, lines as json_lines, read, to_lines};
 use super::names::{self, DIGESTS, FILES, SUMS};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -98,7 +98,7 @@ impl Texts {
 
     /// Returns `digests.jsonl` and `sums.txt` of these files; `choice` is the digest of the choice
     /// that was fitted to them.
-    pub fn digested(&self, choice: Option<&str>) -> [(&'static str, Vec<u8>); 2] {
+    pub fn digested(&self, choice: Option<&str>) -> [TableFile; 2] {
         let mut entries = vec![Entry::Format(FORMAT)];
         if let Some(sha256) = choice {
             entries.push(Entry::Choice(sha256.to_string()));
@@ -116,7 +116,10 @@ impl Texts {
                 sums.push('\n');
             }
         }
-        [(DIGESTS, digests), (SUMS, sums.into_bytes())]
+        [
+            TableFile::new(DIGESTS, digests),
+            TableFile::new(SUMS, sums.into_bytes()),
+        ]
     }
 
     /// Refuses a table that is not as `accept` wrote it. Returns the digest of its choice, if it
@@ -177,7 +180,7 @@ impl Texts {
     /// Computes the digest of each session: over its lines, in the order of the files, and of their
     /// bytes within a file.
     fn digests(&self) -> BTreeMap<String, String> {
-        let mut sessions: BTreeMap<String, Vec<&[u8]>> = BTreeMap::new();
+        let mut sessions = BTreeMap::<String, Vec<_>>::new();
         for file in FILES {
             let mut lines = lines(self.file(file));
             lines.sort_by_key(|line| line.text);
@@ -185,20 +188,21 @@ impl Texts {
                 sessions.entry(line.session).or_default().push(line.text);
             }
         }
-        sessions
-            .into_iter()
-            .map(|(session, lines)| (session, hash(&lines)))
-            .collect()
+        let mut digests = BTreeMap::new();
+        for (session, texts) in sessions {
+            digests.insert(session, hash(&texts));
+        }
+        digests
     }
 
     /// Returns the first line of these sessions that was not written.
     fn edited(&self, sessions: &BTreeSet<&String>) -> Option<Position> {
         let written = self.sums();
         for file in FILES {
-            let Some(sums) = written.get(file) else {
+            let Some(listed) = written.get(file) else {
                 continue;
             };
-            let sums: BTreeSet<&str> = sums.iter().copied().collect();
+            let sums: BTreeSet<&str> = listed.iter().copied().collect();
             for line in lines(self.file(file)) {
                 if sessions.contains(&line.session) && !sums.contains(&*sum(line.text)) {
                     return Some(Position {
@@ -276,12 +280,12 @@ fn lines(text: &[u8]) -> Vec<Line<'_>> {
     }
     let mut lines = Vec::new();
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
-        let text = line.trim_ascii();
-        if text.is_empty() {
+        let trimmed = line.trim_ascii();
+        if trimmed.is_empty() {
             continue;
         }
         // A line that is no JSON is refused by whoever reads it.
-        let named: Named = serde_json::from_slice(text).unwrap_or_default();
+        let named: Named = serde_json::from_slice(trimmed).unwrap_or_default();
         lines.push(Line {
             number,
             session: named.session,

@@ -61,7 +61,11 @@ struct PlainTime<'a> {
     p50: f64,
 }
 
+/// The times of one kernel at random problems.
 type Times<'a> = BTreeMap<RandomProblem<'a>, f64>;
+
+/// The kernels of one line, with their times.
+type Kernels<'a> = BTreeMap<Build, Times<'a>>;
 
 impl Build {
     fn new(row: &Row) -> Self {
@@ -119,26 +123,29 @@ pub struct Split<'a> {
 
 /// Splits rows in times at random problems, as lines, and those that have more to say.
 pub fn split<'a>(rows: impl Iterator<Item = &'a Row>) -> Split<'a> {
-    let mut lines: BTreeMap<LineKey<'_>, BTreeMap<Build, Times<'_>>> = BTreeMap::new();
+    let mut by_line = BTreeMap::<LineKey<'_>, Kernels<'_>>::new();
     let mut others = Vec::new();
     for row in rows {
         let Some(time) = PlainTime::new(row) else {
             others.push(row);
             continue;
         };
-        let kernels = lines.entry(time.line).or_default();
+        let kernels = by_line.entry(time.line).or_default();
         let times = kernels.entry(Build::new(row)).or_default();
         times.insert(time.problem, time.p50);
     }
-    let lines = lines.into_iter();
+    let mut lines = Vec::new();
+    for (key, kernels) in &by_line {
+        lines.push(line(key, kernels));
+    }
     Split {
-        lines: lines.map(|(key, kernels)| line(&key, &kernels)).collect(),
+        lines,
         rows: others,
     }
 }
 
-fn line(key: &LineKey<'_>, times: &BTreeMap<Build, Times<'_>>) -> Line {
-    let problems: BTreeSet<&RandomProblem<'_>> = times.values().flat_map(Times::keys).collect();
+fn line(key: &LineKey<'_>, kernels: &Kernels<'_>) -> Line {
+    let problems: BTreeSet<&RandomProblem<'_>> = kernels.values().flat_map(Times::keys).collect();
     let mut line = Line {
         session: key.session.to_string(),
         dtype: key.dtype,
@@ -152,7 +159,7 @@ fn line(key: &LineKey<'_>, times: &BTreeMap<Build, Times<'_>>) -> Line {
         line.mask.push(place.mask);
         line.draw.push(*draw);
     }
-    for (build, times) in times {
+    for (build, times) in kernels {
         let p50 = problems.iter().map(|problem| times.get(problem).copied());
         line.kernels.push(Kernel {
             build: build.clone(),
@@ -183,11 +190,11 @@ impl TryFrom<Line> for Rows {
         line.verify_lengths()?;
         let mut rows = Vec::new();
         for Kernel { build, p50 } in &line.kernels {
-            for (index, p50) in p50.iter().enumerate() {
-                let Some(p50) = *p50 else { continue };
+            for (index, time) in p50.iter().enumerate() {
+                let Some(us) = *time else { continue };
                 let (shape, mask) = (&line.shape[index], line.mask[index]);
                 let place = ProblemPlace::new(shape, line.dtype, mask);
-                let mut row = build.row(place, line.draw[index], p50);
+                let mut row = build.row(place, line.draw[index], us);
                 row.session.clone_from(&line.session);
                 if let Some(impossible) = row.impossible() {
                     return Err(impossible.into());
@@ -216,6 +223,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::files::TableFile;
     use crate::table::merge::Table;
     use crate::table::names::{DRAWS, ROWS};
     use crate::testing::scenario::each;
@@ -225,10 +233,10 @@ mod tests {
         serde_json::from_str(line).unwrap()
     }
 
-    fn read(files: &[(&str, Vec<u8>)]) -> Result<Table, String> {
+    fn read(files: &[TableFile]) -> Result<Table, String> {
         let mut table = Table::default();
-        for (file, text) in files {
-            let parsed = table.parse(file, text, Path::new(file));
+        for TableFile { path, bytes } in files {
+            let parsed = table.parse(path, bytes, Path::new(path));
             parsed.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         }
         Ok(table)
@@ -258,18 +266,19 @@ mod tests {
         other.code = None;
         table.append(other);
         let files = table.files();
-        insta::assert_snapshot!(String::from_utf8_lossy(&files[1].1), @r#"
+        insta::assert_snapshot!(String::from_utf8_lossy(&files[1].bytes), @r#"
     {"session":"1","dtype":"f16","shape":["1x2x512x64","1x2:1x1:99x64"],"mask":["causal","causal"],"draw":[7,12],"kernels":[{"subject":"s/v","identity":"i","code":null,"p50":[null,3.0]},{"subject":"s/v","identity":"i","code":"c","p50":[5.274,null]},{"subject":"s/w","identity":"i","code":"c","p50":[216.0,3.1]}]}
     {"session":"1","dtype":"f16","shape":["1x2x512x128"],"mask":["causal"],"draw":[3],"kernels":[{"subject":"s/v","identity":"i","code":"c","p50":[9.0]}]}
     "#);
-        assert_eq!(files[0].1.iter().filter(|byte| **byte == b'\n').count(), 4);
+        let new_lines = files[0].bytes.iter().filter(|byte| **byte == b'\n');
+        assert_eq!(new_lines.count(), 4);
         assert_eq!(read(&files).unwrap(), table);
     }
 
     #[test]
     fn a_line_that_cannot_be_is_refused() {
         let line = r#"{"session":"1","dtype":"f16","shape":["1x2x512x64","1x2x16x64"],"mask":["full","full"],"draw":[7,8],"kernels":[{"subject":"s/v","identity":"i","code":"c","p50":[5,6.5]}]}"#;
-        let times = |text: &str| (DRAWS, text.as_bytes().to_vec());
+        let times = |text: &str| TableFile::new(DRAWS, text.as_bytes().to_vec());
         assert_eq!(read(&[times(line)]).unwrap().rows().count(), 2);
         let answers = each(
             r#"[5,6.5] [5]
@@ -304,7 +313,8 @@ mod tests {
         draws.jsonl: line 1 is malformed: unknown variant `most`, expected `full` or `causal` at line 1 column 85
     "#);
         let twice = serde_json::to_vec(read(&[times(line)]).unwrap().rows().next().unwrap());
-        let error = read(&[times(line), (ROWS, twice.unwrap())]).unwrap_err();
+        let rows = TableFile::new(ROWS, twice.unwrap());
+        let error = read(&[times(line), rows]).unwrap_err();
         assert!(error.contains("duplicate row"), "{error}");
     }
 }

@@ -4,6 +4,10 @@ use super::names::DIGESTS;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The result of reading or writing runs.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// A reason why a run or a table cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot read {}", path.display())]

@@ -1,6 +1,6 @@
 //! Atomic writes, files of a JSON value a line, and the folders of runs.
 
-use super::error::StoreError;
+use super::error::{Result, StoreError};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error};
 use std::convert::Infallible;
@@ -10,12 +10,32 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// The file of a run's session.
 pub const SESSION: &str = "session.json";
 
+/// A file of a table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TableFile {
+    /// The path below the table's folder, or below `results/` if it is one of all tables.
+    pub path: String,
+    pub bytes: Vec<u8>,
+}
+
+impl TableFile {
+    pub(super) fn new(path: impl Into<String>, bytes: Vec<u8>) -> Self {
+        Self {
+            path: path.into(),
+            bytes,
+        }
+    }
+}
+
+/// Returns whether a folder is that of a run.
 pub fn is_run(folder: &Path) -> bool {
     folder.join(SESSION).is_file()
 }
 
+/// Returns the name of a file or folder, whatever link or `..` leads to it.
 pub fn name_of(path: &Path) -> String {
     let resolved = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     resolved
@@ -31,13 +51,14 @@ pub fn is_stream(path: &Path) -> bool {
 
 /// Replaces the file at `path` with `bytes` atomically: a reader sees the old file or the new one,
 /// never a part. A link to a file stays a link, and a device or pipe is written to directly.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     let fail = StoreError::write(path);
     if is_stream(path) {
-        let stream = fs::OpenOptions::new().write(true).open(path);
-        return stream
-            .and_then(|mut stream| stream.write_all(bytes))
-            .map_err(fail);
+        let mut stream = fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map_err(&fail)?;
+        return stream.write_all(bytes).map_err(fail);
     }
     let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let Some(name) = target.file_name() else {
@@ -74,7 +95,7 @@ fn create_beside(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, fs::File)>
 }
 
 /// Returns what lies in a folder, in no order; nothing if there is none.
-pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let fail = StoreError::read(folder);
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
@@ -88,7 +109,7 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
 }
 
 /// Returns the bytes of a file; `None` if there is none.
-pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -97,7 +118,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
 }
 
 /// Creates a folder `name`, or `name-2` and so on if that is taken.
-pub fn create_folder(dir: &Path, name: &str) -> Result<PathBuf, StoreError> {
+pub fn create_folder(dir: &Path, name: &str) -> Result<PathBuf> {
     fs::create_dir_all(dir).map_err(StoreError::write(dir))?;
     let mut number = 1;
     loop {
@@ -114,7 +135,7 @@ pub fn create_folder(dir: &Path, name: &str) -> Result<PathBuf, StoreError> {
 }
 
 /// Returns the lines of a file; `path` is for messages.
-pub(super) fn lines<T: DeserializeOwned>(text: &[u8], path: &Path) -> Result<Vec<T>, StoreError> {
+pub(super) fn lines<T: DeserializeOwned>(text: &[u8], path: &Path) -> Result<Vec<T>> {
     checked_lines(text, path, |_| None::<Infallible>)
 }
 
@@ -123,7 +144,7 @@ pub(super) fn checked_lines<T: DeserializeOwned, E: Display>(
     text: &[u8],
     path: &Path,
     refuse: impl Fn(&T) -> Option<E>,
-) -> Result<Vec<T>, StoreError> {
+) -> Result<Vec<T>> {
     let mut values = Vec::new();
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
         if line.trim_ascii().is_empty() {

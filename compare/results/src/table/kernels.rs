@@ -37,8 +37,8 @@ pub fn code(built: &Table, arch: Option<&str>, row: &Row) -> Option<String> {
         | Kind::Profile(problem) => {
             let instance = problem.instance()?;
             of_arms(row, |subject| {
-                let mut compiled = built.compiled_instance(subject, instance);
-                let on_gpu = compiled.find(|compiled| Some(compiled.arch) == arch)?;
+                let mut of_archs = built.compiled_instance(subject, instance);
+                let on_gpu = of_archs.find(|compiled| Some(compiled.arch) == arch)?;
                 on_gpu.row.code.clone()
             })
         }

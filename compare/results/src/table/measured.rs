@@ -100,8 +100,10 @@ fn fail_shared_code(rows: &mut [Row]) {
     let sharing: Vec<Vec<String>> = rows.iter().map(|row| sharing_code(row, rows)).collect();
     for (row, names) in rows.iter_mut().zip(sharing) {
         if !names.is_empty() {
-            let names = names.join(", ");
-            let reason = format!("{SAME_CODE} {names}: what tells them apart does nothing");
+            let reason = format!(
+                "{SAME_CODE} {}: what tells them apart does nothing",
+                names.join(", ")
+            );
             row.judge(GateId::R1, Judged::new(Verdict::Fail, reason));
         }
     }
@@ -169,8 +171,8 @@ impl Row {
             return row.sustained_by(&sustained.load);
         }
         let [first, last] = &measurement.conditions;
-        if let (Some(first), Some(last)) = (clock(first), clock(last)) {
-            row = row.figure(Metric::SmMhz, (first + last) / 2.0);
+        if let (Some(first_mhz), Some(last_mhz)) = (clock(first), clock(last)) {
+            row = row.figure(Metric::SmMhz, (first_mhz + last_mhz) / 2.0);
         }
         row.read(Metric::PowerW, last.power_w)
             .read(Metric::PowerLimitW, last.power_limit_w)
@@ -180,7 +182,7 @@ impl Row {
     /// Adds a figure that a device may not report.
     fn read(self, metric: Metric, value: Option<f64>) -> Self {
         match value {
-            Some(value) => self.figure(metric, value),
+            Some(reading) => self.figure(metric, reading),
             None => self,
         }
     }
@@ -449,11 +451,11 @@ mod tests {
     }
 
     fn line(row: &Row) -> String {
-        let mut row = row.clone();
-        row.figures
-            .iter_mut()
-            .for_each(|(metric, figure)| *figure = figure.rounded(*metric));
-        serde_json::to_string(&row).unwrap()
+        let mut rounded = row.clone();
+        for (metric, figure) in &mut rounded.figures {
+            *figure = figure.rounded(*metric);
+        }
+        serde_json::to_string(&rounded).unwrap()
     }
 
     #[test]
@@ -532,8 +534,8 @@ mod tests {
             us: samples(20.0),
             load: Load::default(),
         });
-        let row = Row::latency(WMMA.into(), mission(), &measurement, &[]);
-        assert_eq!(read.map(|metric| row.value(metric)), [None; 5]);
+        let unread = Row::latency(WMMA.into(), mission(), &measurement, &[]);
+        assert_eq!(read.map(|metric| unread.value(metric)), [None; 5]);
     }
 
     #[test]
@@ -747,10 +749,9 @@ mod tests {
         let metrics = [
             ("gpu__time_duration.sum", 9000.0),
             ("smsp__sass_data_bytes_mem_global_op_ld.sum", 64.0),
-        ];
-        let metrics = metrics
-            .map(|(name, value)| (name.to_string(), value))
-            .into();
+        ]
+        .map(|(name, value)| (name.to_string(), value))
+        .into();
         let row = Row::profile(CPASYNC.into(), mission(), Chips::Ada, &metrics);
         assert_eq!(
             (

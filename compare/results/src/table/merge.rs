@@ -3,7 +3,7 @@
 use super::digest::Texts;
 use super::draws;
 use super::error::StoreError;
-use super::files::{checked_lines, lines, read, to_lines};
+use super::files::{TableFile, checked_lines, lines, read, to_lines};
 use super::kind::{Instance, Kind, Place, ProblemPlace, Source};
 use super::names::{DRAWS, FILES, ROWS, SESSIONS};
 use super::row::{Key, Row, TooFast};
@@ -57,8 +57,8 @@ impl Table {
 
     /// Returns the time of a variant alone on a GPU, if it was measured.
     pub fn latency(&self, subject: &Subject, problem: &ProblemPlace) -> Option<&Row> {
-        let row = self.row(subject, Kind::Latency(problem.clone()));
-        row.filter(|row| row.is_latency())
+        self.row(subject, Kind::Latency(problem.clone()))
+            .filter(|row| row.is_latency())
     }
 
     /// Returns the interleaved pair of two variants on a GPU.
@@ -127,11 +127,11 @@ impl Table {
             subject: subject.clone(),
             kind: Kind::FIRST,
         };
-        let subject = subject.clone();
+        let wanted = subject.clone();
         self.rows
             .range(first..)
             .map(|(_, row)| row)
-            .take_while(move |row| row.subject == subject)
+            .take_while(move |row| row.subject == wanted)
     }
 
     /// Returns a subject's compiled instances, for all element types, head sizes and architectures.
@@ -234,8 +234,7 @@ impl Table {
     pub fn merge(&mut self, session: &Session, measured: &Table) {
         let renewed = Renewed::new(session, measured);
         self.rows.retain(|key, _| !renewed.contains(key));
-        for row in measured.rows() {
-            let mut row = row.clone();
+        for mut row in measured.rows().cloned() {
             if let Kind::Compiled { .. } = row.kind
                 && let Some(before) = self.get(&row.key())
             {
@@ -333,9 +332,8 @@ impl<'a> Renewed<'a> {
             | Kind::PeerTime(_)
             | Kind::PeerPair { .. }
             | Kind::CandidateCase(_) => {
-                let timed = self.peers.get(&key.kind.place());
                 // The peers themselves are of the session that timed any of them.
-                timed.is_some_and(|timed| {
+                self.peers.get(&key.kind.place()).is_some_and(|timed| {
                     timed.contains(stage) || by_id(self.stages, stage).is_none()
                 })
             }
@@ -467,14 +465,14 @@ impl Table {
         row.too_fast(self.session(row)?.gpu()?)
     }
 
-    /// Returns its files but the digests: names and bytes. The same rows give the same bytes.
-    pub fn files(&self) -> [(&'static str, Vec<u8>); 3] {
+    /// Returns its files but the digests. The same rows give the same bytes.
+    pub fn files(&self) -> [TableFile; 3] {
         let draws::Split { lines, rows } = draws::split(self.rows());
         let sessions = self.sessions.values().map(Session::committed);
         [
-            (ROWS, to_lines(rows)),
-            (DRAWS, to_lines(lines)),
-            (SESSIONS, to_lines(sessions)),
+            TableFile::new(ROWS, to_lines(rows)),
+            TableFile::new(DRAWS, to_lines(lines)),
+            TableFile::new(SESSIONS, to_lines(sessions)),
         ]
     }
 }

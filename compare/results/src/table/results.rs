@@ -4,7 +4,7 @@
 
 use super::digest::{Texts, of_choice, verify_choice};
 use super::error::StoreError;
-use super::files::{entries, is_run, read, write_atomically};
+use super::files::{TableFile, entries, is_run, read, write_atomically};
 use super::kernels::is_stale;
 use super::kind::Kind;
 use super::merge::Table;
@@ -134,14 +134,14 @@ impl Results {
     /// both.
     pub fn put(&mut self, gpu: Option<&str>, table: &Table) {
         self.build = table.part(|row| row.kind.is_of_build());
-        if let Some(gpu) = gpu {
+        if let Some(name) = gpu {
             let measured = table.part(|row| !row.kind.is_of_build());
-            self.gpus.insert(gpu.to_string(), measured);
+            self.gpus.insert(name.to_string(), measured);
         }
     }
 
-    /// Returns the files of all tables: paths below `results/`, and bytes.
-    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+    /// Returns the files of all tables, with their paths below `results/`.
+    pub fn files(&self) -> Vec<TableFile> {
         let mut files = Vec::new();
         let build = std::iter::once((BUILD, &self.build));
         let gpus = self.gpus.iter().map(|(name, table)| (name.as_str(), table));
@@ -151,20 +151,22 @@ impl Results {
             }
             let written = table.files();
             let mut texts = Texts::at(folder.as_ref());
-            for (name, text) in &written {
-                texts.files.insert(name.to_string(), text.clone());
+            for file in &written {
+                texts.files.insert(file.path.clone(), file.bytes.clone());
             }
             let choice = self.choices.get(folder).map(String::as_str);
-            for (name, bytes) in written.into_iter().chain(texts.digested(choice)) {
-                files.push((format!("{folder}/{name}"), bytes));
+            let digested = texts.digested(choice);
+            for file in written.into_iter().chain(digested) {
+                let path = format!("{folder}/{}", file.path);
+                files.push(TableFile::new(path, file.bytes));
             }
         }
         files
     }
 
     pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
-        for (path, bytes) in self.files() {
-            write_atomically(&folder.join(path), &bytes)?;
+        for file in self.files() {
+            write_atomically(&folder.join(file.path), &file.bytes)?;
         }
         Ok(())
     }

@@ -84,20 +84,22 @@ impl Row {
     /// Returns the regime that its times are of.
     pub fn regime(&self) -> Regime {
         let conditions = self.conditions.as_deref().unwrap_or_default();
-        let last = conditions.rsplit(", ").next();
-        last.and_then(|last| last.parse().ok())
-            .unwrap_or(Regime::Burst)
+        match conditions.rsplit(", ").next() {
+            Some(last) => last.parse().unwrap_or(Regime::Burst),
+            None => Regime::Burst,
+        }
     }
 
     /// Returns whether its times stand for a regime: their own, or both where the power is known to
     /// stay below the limit.
     pub fn counts_in(&self, regime: Regime) -> bool {
-        let power_w = self.value(Metric::PowerW);
-        let limit_w = self.value(Metric::PowerLimitW);
-        let is_below_limit = power_w
-            .zip(limit_w)
-            .is_some_and(|(power_w, limit_w)| !sustained::reaches(power_w, limit_w));
-        self.regime() == regime || is_below_limit
+        if self.regime() == regime {
+            return true;
+        }
+        match (self.value(Metric::PowerW), self.value(Metric::PowerLimitW)) {
+            (Some(power_w), Some(limit_w)) => !sustained::reaches(power_w, limit_w),
+            _ => false,
+        }
     }
 
     pub fn note(mut self, note: impl Into<String>) -> Self {
@@ -186,8 +188,9 @@ impl Row {
         if let Some(figure) = self.figures.get(&metric) {
             return Some(figure.value);
         }
-        let (part, whole) = metric.spec().parts?;
-        let (part, whole) = (self.figures.get(&part)?, self.figures.get(&whole)?);
+        let (metric_of_part, metric_of_whole) = metric.spec().parts?;
+        let part = self.figures.get(&metric_of_part)?;
+        let whole = self.figures.get(&metric_of_whole)?;
         if whole.value == 0.0 {
             return Some(0.0);
         }
@@ -261,11 +264,13 @@ impl Row {
         // Of a pair the least time is that of either arm.
         let least = self.value(Metric::Min).unwrap_or(f64::INFINITY);
         let us = self.value(Metric::P50)?.min(least);
-        let problem = self.problem().and_then(ProblemPlace::problem);
-        let arithmetic = problem.map_or(0.0, |problem| {
-            let no_memory = Rotation::choose(0, 0, 1);
-            SpeedOfLight::roofline(&problem, gpu, &no_memory).us()
-        });
+        let arithmetic = match self.problem().and_then(ProblemPlace::problem) {
+            Some(problem) => {
+                let no_memory = Rotation::choose(0, 0, 1);
+                SpeedOfLight::roofline(&problem, gpu, &no_memory).us()
+            }
+            None => 0.0,
+        };
         let floor = arithmetic.max(self.value(Metric::FloorUs).unwrap_or(0.0));
         (us <= floor).then(|| TooFast {
             row: self.key().to_string(),

@@ -202,13 +202,16 @@ impl StageMeta {
     }
 }
 
+/// Returns the stage of this id.
 pub fn by_id<'a>(stages: &'a [StageMeta], id: &str) -> Option<&'a StageMeta> {
     stages.iter().find(|stage| stage.id == id)
 }
 
+/// Returns all claims, with their stages.
 pub fn claims(stages: &[StageMeta]) -> impl Iterator<Item = (&StageMeta, &Claim)> {
-    let stages = stages.iter();
-    stages.flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)))
+    stages
+        .iter()
+        .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)))
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -244,8 +247,10 @@ impl Claim {
     }
 
     fn of_gpu(&self) -> String {
-        let gpu = self.gpu.iter();
-        gpu.map(|gpu| format!(", {gpu}")).collect()
+        match &self.gpu {
+            Some(name) => format!(", {name}"),
+            None => String::new(),
+        }
     }
 
     pub fn is_about(&self, gpu: Option<&str>) -> bool {
@@ -317,9 +322,9 @@ pub struct Negative {
     pub why: String,
 }
 
-/// Reads some words.
-fn reason<'de, D: Deserializer<'de>>(text: D) -> Result<String, D::Error> {
-    let text = String::deserialize(text)?;
+/// Reads a reason, which has words.
+fn reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
     match text.trim() {
         "" => Err(D::Error::custom(
             "`why` is empty: why is the claim not met?",

@@ -200,8 +200,11 @@ fn what_the_sources_no_longer_declare_goes() {
             let mut subjects: Vec<&str> = table.rows().map(|row| row.subject.as_str()).collect();
             subjects.dedup();
             let pairs = table.rows().filter(|row| row.base().is_some()).count();
-            let sessions = table.sessions.len();
-            format!("{}; {pairs} pairs; {sessions} sessions", subjects.join(" "))
+            format!(
+                "{}; {pairs} pairs; {} sessions",
+                subjects.join(" "),
+                table.sessions.len()
+            )
         },
     );
     insta::assert_snapshot!(answers, @"
@@ -220,15 +223,15 @@ fn what_the_sources_no_longer_declare_goes() {
 /// rows stay as they were: STALE.
 #[test]
 fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
-    let (_, table) = view("timed; built 96 0");
-    let table = std::cell::RefCell::new(table);
+    let (_, measured) = view("timed; built 96 0");
+    let restamped = std::cell::RefCell::new(measured);
     let answers = each(
         "timed; built 96 0; identity 0 commented
         timed; built 96 0
         timed; built 96 0; identity 0 commented; wmma ptxas: code other",
         |line| {
             let built = run(line);
-            let mut table = table.borrow_mut();
+            let mut table = restamped.borrow_mut();
             table.restamp(&built.session.stages, &built.table);
             let rows = table
                 .rows()
@@ -408,8 +411,8 @@ fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
     assert!(first.ends_with(b"}\n"));
     // Whatever the order in which they were appended, and read and written again.
     let mut shuffled = Run::new(whole.session.clone());
-    let rows: Vec<Row> = read.table.rows().cloned().collect();
-    shuffled.table.extend(rows.into_iter().rev());
+    let in_order: Vec<Row> = read.table.rows().cloned().collect();
+    shuffled.table.extend(in_order.into_iter().rev());
     shuffled.write(folder.path()).unwrap();
     assert_eq!(bytes(), first);
     assert!(read.variants().eq(VARIANTS.map(Subject::from)));
@@ -571,7 +574,10 @@ fn a_run_that_lost_one_row_is_refused() {
 #[test]
 fn the_newest_finished_run_is_found() {
     let folder = tempfile::tempdir().unwrap();
-    let newest = |path: &Path| newest_run(path).map(|path| path.map(|path| files::name_of(&path)));
+    let newest = |folder_of_runs: &Path| match newest_run(folder_of_runs) {
+        Ok(run) => Ok(run.as_deref().map(files::name_of)),
+        Err(error) => Err(error),
+    };
     assert_eq!(newest(folder.path()).unwrap(), None);
     for (name, words) in [
         ("2-b", "emulated"),
@@ -595,8 +601,9 @@ fn every_committed_row_has_a_kind_and_every_table_keeps_its_bytes() {
     let results = results();
     let files = results.files();
     assert_eq!(files.len(), 5 * 3, "five files of each table");
-    for (path, bytes) in files {
-        assert!(fs::read(folder.join(&path)).unwrap() == bytes, "{path}");
+    for file in files {
+        let committed = fs::read(folder.join(&file.path)).unwrap();
+        assert!(committed == file.bytes, "{}", file.path);
     }
     for table in results.gpus.values().chain([&results.build]) {
         for row in table.rows() {

@@ -1,12 +1,13 @@
-//! Rows and runs in words. `scalar`, `wmma` and `cpasync` are the variants of the literal ladder,
-//! stages are given by number.
+//! Rows in words, and changes to runs: methods for single runs, and a line of words for each case
+//! of a test that has many. `scalar`, `wmma` and `cpasync` are the variants of the literal ladder,
+//! and stages have their numbers.
 //!
-//! A row is `subject | place | source [against] | column value | …`. A run is a beginning and
-//! changes: `timed 32 20 15; clean; wmma gpu all: C3 fail; - cpasync pair`. `WORDS: COLUMN VALUE`
-//! changes the rows that have all these words in their subject, stage, source and place (`!word`:
-//! and not this one), `- WORDS` takes them away, and `+ ROW` adds one; [`edit`] has the rest.
+//! A row is `subject | place | source [against] | column value | …`. The line of a run is a
+//! beginning and changes: `timed 32 20 15; clean; wmma gpu all: C3 fail; - cpasync pair`.
+//! `WORDS: COLUMN VALUE` is [`Run::with_columns`], `- WORDS` is [`Run::without_rows`], and `+ ROW`
+//! adds a row; [`edit`] has the other changes.
 
-use super::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, table, timed};
+use super::{CPASYNC, GPU, PeerArm, SCALAR, US, WMMA, emulated, table, timed};
 use crate::judge::candidate::Candidate;
 use crate::table::session::{DeviceCompiler, Git, Gpu, Progress, Tier};
 use crate::table::{
@@ -24,41 +25,49 @@ use std::str::FromStr;
 const SHORT: [(&str, &str); 3] = [("scalar", SCALAR), ("wmma", WMMA), ("cpasync", CPASYNC)];
 
 /// Returns each line with the answer to it below; `-` if that is nothing.
-pub fn each(lines: &str, ask: impl Fn(&str) -> String) -> String {
-    let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
-    let answers = lines.map(|line| {
+pub fn each(cases: &str, ask: impl Fn(&str) -> String) -> String {
+    let mut answers = String::new();
+    for line in cases.lines().map(str::trim) {
+        if line.is_empty() {
+            continue;
+        }
         let answer = ask(line).trim_end().replace('\n', "\n    ");
         let shown = if answer.is_empty() { "-" } else { &answer };
-        format!("{line}\n    {shown}\n")
-    });
-    answers.collect()
+        answers += &format!("{line}\n    {shown}\n");
+    }
+    answers
 }
 
 /// Returns the two runs of `BASE => NEW`, of which the second may begin as `same`.
 pub fn sides(line: &str) -> (Run, Run) {
-    let (base, new) = line.split_once("=>").expect("BASE => NEW");
-    let base = run(base);
-    let new = after(new, &base);
+    let (words_of_base, words_of_new) = line.split_once("=>").expect("BASE => NEW");
+    let base = run(words_of_base);
+    let new = after(words_of_new, &base);
     (base, new)
 }
 
+/// Returns the run of these words.
 pub fn run(words: &str) -> Run {
     after(words, &emulated())
 }
 
 /// Returns the run of these words, which may begin as `same`.
 pub fn after(words: &str, same: &Run) -> Run {
-    let (start, changes) = words.split_once(';').unwrap_or((words, ""));
-    let start: Vec<&str> = start.split_whitespace().collect();
-    let begun = match start[..] {
+    let (beginning, changes) = words.split_once(';').unwrap_or((words, ""));
+    let words_of_beginning: Vec<&str> = beginning.split_whitespace().collect();
+    let mut run = match words_of_beginning[..] {
         ["emulated"] => emulated(),
         ["timed"] => timed(US),
         ["timed", a, b, c] => timed([a, b, c].map(|us| us.parse().unwrap())),
         ["same"] => same.clone(),
         _ => panic!("a run begins as emulated, timed or same: {words}"),
     };
-    let changes = changes.split(';').map(str::trim);
-    changes.filter(|one| !one.is_empty()).fold(begun, edit)
+    for change in changes.split(';').map(str::trim) {
+        if !change.is_empty() {
+            run = edit(run, change);
+        }
+    }
+    run
 }
 
 /// The words of one change.
@@ -89,18 +98,24 @@ impl<'a> Words<'a> {
     }
 
     fn number<T: FromStr<Err: Debug>>(&self, index: usize) -> T {
-        let word = self.all.get(index);
-        let word = word.unwrap_or_else(|| panic!("`{}` lacks word {index}", self.text));
-        let parsed = word.parse();
-        parsed.unwrap_or_else(|error| panic!("`{}`: {word}: {error:?}", self.text))
+        let Some(word) = self.all.get(index) else {
+            panic!("`{}` lacks word {index}", self.text);
+        };
+        match word.parse() {
+            Ok(number) => number,
+            Err(error) => panic!("`{}`: {word}: {error:?}", self.text),
+        }
     }
 
-    /// Returns peers by name, with what they take and whether they are right: `!` if not.
-    fn peers(&self, first: usize) -> Vec<(&'a str, f64, bool)> {
+    /// Returns peers by name and time; the time of a wrong one ends with `!`.
+    fn peers(&self, first: usize) -> Vec<PeerArm<'a>> {
         let mut peers = Vec::new();
         for pair in self.all[first..].chunks(2) {
-            let us = pair[1].trim_end_matches('!').parse().unwrap();
-            peers.push((pair[0], us, !pair[1].ends_with('!')));
+            let (name, time) = (pair[0], pair[1]);
+            peers.push(match time.strip_suffix('!') {
+                Some(us) => PeerArm::wrong(name, us.parse().unwrap()),
+                None => PeerArm::right(name, time.parse().unwrap()),
+            });
         }
         peers
     }
@@ -115,12 +130,11 @@ fn edit(mut run: Run, text: &str) -> Run {
         return run;
     }
     match words.verb() {
-        "-" => run.without(|row| has(row, &words.all[1..])),
-        "+" => run.with(row(&text[1..])),
+        "-" => run.without_rows(&words.text_from(1)),
+        "+" => run.with_row(row(&text[1..])),
         "clean" => run.clean(),
-        // Registers and spilled bytes, with the code in every row that is about it.
-        "built" => run.built(words.number(1), words.number(2)).changed(|_| ()),
-        "card" => run.on_gpu(&words.text_from(1)).changed(|_| ()),
+        "built" => run.built_throughout(words.number(1), words.number(2)),
+        "card" => run.on_card(&words.text_from(1)),
         "counted" => {
             let subject = subject(words.all[1]);
             run.counted(subject.as_str(), words.number(2), words.number(3))
@@ -133,11 +147,127 @@ fn edit(mut run: Run, text: &str) -> Run {
             words.number(3),
             &words.peers(4),
         ),
-        "variant" => with_variant(run, &subject(words.all[1]), words.all[2]),
+        "rebuilt" => run.rebuilt(),
+        "variant" => run.with_variant(words.all[1], words.all[2]),
         "unsupported" => unsupported(run, &words.all[1..]),
-        "refused" => refused(run, &subject(words.all[1])),
-        _ => change_rows(run, text),
+        "refused" => run.without_variant(words.all[1]),
+        _ => {
+            let (rows, columns) = text.split_once(": ").expect("WORDS: COLUMN VALUE");
+            run.with_columns(rows, columns)
+        }
     }
+}
+
+impl Run {
+    /// Removes the rows that have all of these words in their subject, stage, source and place;
+    /// `!word` is a word that they must not have.
+    pub fn without_rows(self, words: &str) -> Self {
+        let required: Vec<&str> = words.split_whitespace().collect();
+        self.without(|row| has(row, &required))
+    }
+
+    /// Changes columns (`COLUMN VALUE | COLUMN VALUE`) of the rows that have these words, at least
+    /// one row.
+    pub fn with_columns(mut self, words: &str, columns: &str) -> Self {
+        let required: Vec<&str> = words.split_whitespace().collect();
+        let rows = self.table.rows().filter(|row| has(row, &required));
+        let keys: Vec<Key> = rows.map(Row::key).collect();
+        assert!(!keys.is_empty(), "no row has {required:?}");
+        for key in keys {
+            let row = self.table.get_mut(&key).unwrap();
+            for change in columns.split(" | ") {
+                set(row, change);
+            }
+        }
+        // Other rows are about the code of what was compiled.
+        if columns.starts_with("code ") {
+            return self.changed(|_| ());
+        }
+        self
+    }
+
+    /// Adds what nvcc would have built, and the code to every row that is about it.
+    pub fn built_throughout(self, registers: u32, spills: u32) -> Self {
+        self.built(registers, spills).changed(|_| ())
+    }
+
+    /// Limits the run to these stages.
+    pub fn of_stages(self, stages: &[&str]) -> Self {
+        self.changed(|session| {
+            session.scope.stages = stages.iter().map(ToString::to_string).collect();
+        })
+    }
+
+    /// Sets the identity of a stage's sources.
+    pub fn with_identity(self, stage: usize, identity: &str) -> Self {
+        self.changed(|session| session.stages[stage].identity = identity.into())
+    }
+
+    /// Keeps the first claims of a stage alone.
+    pub fn with_first_claims(self, stage: usize, count: usize) -> Self {
+        self.changed(|session| session.stages[stage].claims.truncate(count))
+    }
+
+    /// Interrupts the run.
+    pub fn partial(self, finished: usize, planned: usize) -> Self {
+        self.changed(|session| session.progress = Progress::Partial { finished, planned })
+    }
+
+    /// Makes a gate one that the machine can measure.
+    pub fn measurable(self, gate: GateId) -> Self {
+        self.changed(|session| drop(session.unmeasurable.remove(&gate)))
+    }
+
+    /// Sets the GPU model on which the run was made.
+    pub fn on_card(self, name: &str) -> Self {
+        self.on_gpu(name).changed(|_| ())
+    }
+
+    /// Changes all sources.
+    pub fn rebuilt(self) -> Self {
+        self.changed(|session| {
+            for stage in &mut session.stages {
+                stage.identity.insert_str(0, "new-");
+            }
+        })
+    }
+
+    /// Adds a variant `name`, with the rows of another variant but its pairs.
+    pub fn with_variant(mut self, model: &str, name: &str) -> Self {
+        let subject_of_model = subject(model);
+        let stage = stage_mut(&mut self.session, &subject_of_model);
+        let mut variant = stage.variant(subject_of_model.name()).unwrap().clone();
+        variant.name = name.into();
+        stage.variants.push(variant);
+        let rows: Vec<Row> = self.table.about(&subject_of_model).cloned().collect();
+        for mut row in rows {
+            if row.base().is_none() {
+                row.subject = Subject::variant(subject_of_model.stage(), name);
+                self.append(row);
+            }
+        }
+        self
+    }
+
+    /// Removes a variant, which the device refuses.
+    pub fn without_variant(self, name: &str) -> Self {
+        let refused = subject(name);
+        let remaining = self.without(|row| row.subject == refused);
+        remaining.changed(|session| {
+            let stage = stage_mut(session, &refused);
+            let reason = (refused.name().into(), "too large".into());
+            stage
+                .variants
+                .retain(|variant| variant.name != refused.name());
+            stage.refused.push(reason);
+        })
+    }
+}
+
+fn stage_mut<'a>(session: &'a mut Session, subject: &Subject) -> &'a mut StageMeta {
+    let mut stages = session.stages.iter_mut();
+    let stage = stages.find(|stage| stage.id == subject.stage());
+    stage.expect("a stage of the ladder")
 }
 
 /// Changes what a session was asked for and where it ran.
@@ -195,11 +325,6 @@ fn change_session(session: &mut Session, words: &Words<'_>) -> bool {
 /// Changes stages as if they had been so from the start.
 fn change_sources(session: &mut Session, words: &Words<'_>) -> bool {
     match words.verb() {
-        "rebuilt" => {
-            for stage in &mut session.stages {
-                stage.identity.insert_str(0, "new-");
-            }
-        }
         "identity" => session.stages[words.number::<usize>(1)].identity = words.all[2].into(),
         "without-stage" => drop(session.stages.remove(words.number(1))),
         // The first claims of a stage alone.
@@ -234,11 +359,10 @@ fn change_sources_since(session: &mut Session, words: &Words<'_>) -> bool {
         "sources" => session.stages[words.number::<usize>(1)].identity = words.all[2].into(),
         // A claim of the sources, on one GPU model or, without its name, on all.
         "refuted" => {
-            let gpu = words.text_from(3);
             let stage = &mut session.stages[words.number::<usize>(1)];
             stage.negatives.push(Negative {
                 claim: stage.claims[words.number::<usize>(2)].id(),
-                gpu: Some(gpu).filter(|gpu| !gpu.is_empty()),
+                gpu: Some(words.text_from(3)).filter(|gpu| !gpu.is_empty()),
                 measured: String::new(),
                 why: "it waits".into(),
             });
@@ -248,62 +372,16 @@ fn change_sources_since(session: &mut Session, words: &Words<'_>) -> bool {
     true
 }
 
-/// Adds a variant, with the rows of another but its pairs.
-fn with_variant(mut run: Run, model: &Subject, name: &str) -> Run {
-    let mut stages = run.session.stages.iter_mut();
-    let stage = stages.find(|stage| stage.id == model.stage()).unwrap();
-    let mut variant = stage.variant(model.name()).unwrap().clone();
-    variant.name = name.into();
-    stage.variants.push(variant);
-    let rows: Vec<Row> = run.table.about(model).cloned().collect();
-    for mut row in rows {
-        if row.base().is_none() {
-            row.subject = Subject::variant(model.stage(), name);
-            run.append(row);
-        }
-    }
-    run
-}
-
 /// Adds a case of each variant, which these do not support.
 fn unsupported(mut run: Run, variants: &[&str]) -> Run {
     for (short, _) in SHORT {
         let case = format!("{short} | mission f16 full normal:0 | emulator");
         if variants.contains(&short) {
             run.append(row(&format!("{case} | note too large")));
-            run = change_rows(run, &format!("{short} all: cases 0 | cases_unsupported 1"));
+            run = run.with_columns(&format!("{short} all"), "cases 0 | cases_unsupported 1");
         } else {
             run.append(row(&format!("{case} | C1 pass")));
         }
-    }
-    run
-}
-
-/// Removes a variant that the device refuses.
-fn refused(run: Run, gone: &Subject) -> Run {
-    let without = run.without(|row| row.subject == *gone);
-    without.changed(|session| {
-        let mut stages = session.stages.iter_mut();
-        let stage = stages.find(|stage| stage.id == gone.stage()).unwrap();
-        stage.variants.retain(|variant| variant.name != gone.name());
-        stage.refused.push((gone.name().into(), "too large".into()));
-    })
-}
-
-/// Changes the columns of all rows that have these words: `WORDS: COLUMN VALUE | COLUMN VALUE`.
-fn change_rows(mut run: Run, text: &str) -> Run {
-    let (words, changes) = text.split_once(": ").expect("WORDS: COLUMN VALUE");
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let rows = run.table.rows().filter(|row| has(row, &words));
-    let keys: Vec<Key> = rows.map(Row::key).collect();
-    assert!(!keys.is_empty(), "no row has {words:?}");
-    for key in keys {
-        let row = run.table.get_mut(&key).unwrap();
-        changes.split(" | ").for_each(|change| set(row, change));
-    }
-    // Other rows are about the code of what was compiled.
-    if changes.starts_with("code ") {
-        return run.changed(|_| ());
     }
     run
 }
@@ -361,10 +439,10 @@ fn has(row: &Row, words: &[&str]) -> bool {
 pub fn row(text: &str) -> Row {
     let mut parts = text.split('|').map(str::trim);
     let mut part = || parts.next().expect("subject | place | source");
-    let (name, place, arms) = (part(), part(), part());
+    let (name, place, source_and_base) = (part(), part(), part());
     let mut columns = place_columns(place);
     columns.insert("subject".into(), subject(name).as_str().into());
-    let mut arms = arms.split_whitespace();
+    let mut arms = source_and_base.split_whitespace();
     columns.insert("by".into(), arms.next().expect("a source").into());
     if let Some(base) = arms.next() {
         columns.insert("against".into(), subject(base).as_str().into());
@@ -418,7 +496,10 @@ fn value<T: DeserializeOwned>(name: &str) -> Option<T> {
 /// Sets a column: `C3 fail too large`, `p50 5 4.9 5.1`, `note words`; `none` takes it away.
 pub fn set(row: &mut Row, change: &str) {
     let (column, text) = change.split_once(' ').expect("COLUMN VALUE");
-    let value = Some(text.to_string()).filter(|text| text != "none");
+    let value = match text {
+        "none" => None,
+        _ => Some(text.to_string()),
+    };
     if let Ok(gate) = column.parse::<GateId>() {
         set_verdict(row, gate, text);
         return;
@@ -440,15 +521,15 @@ pub fn set(row: &mut Row, change: &str) {
 }
 
 fn set_verdict(row: &mut Row, gate: GateId, text: &str) {
-    let (word, reason) = text.split_once(' ').unwrap_or((text, ""));
+    let (word, words_after) = text.split_once(' ').unwrap_or((text, ""));
     row.verdicts.remove(&gate);
     let Some(verdict) = value::<Verdict>(word) else {
         return;
     };
     let reason = match verdict {
         Verdict::Pass => "",
-        _ if reason.is_empty() => "too large",
-        _ => reason,
+        _ if words_after.is_empty() => "too large",
+        _ => words_after,
     };
     row.verdicts.insert(gate, Judged::new(verdict, reason));
 }

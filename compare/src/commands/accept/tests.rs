@@ -4,7 +4,7 @@ use common::choice::Model;
 use results::judge::regret::Regret;
 use results::table::{Row, Source, kernels};
 use results::testing::scenario::{self, run};
-use results::testing::{CPASYNC, GPU, SCALAR, mission, samples, table};
+use results::testing::{CPASYNC, GPU, PeerArm, SCALAR, mission, samples, table};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -45,8 +45,8 @@ fn refused_with(changes: &str) -> String {
 
 fn text(results: &Results) -> Vec<(String, String)> {
     let mut texts = Vec::new();
-    for (path, bytes) in results.files() {
-        texts.push((path, String::from_utf8(bytes).unwrap()));
+    for file in results.files() {
+        texts.push((file.path, String::from_utf8(file.bytes).unwrap()));
     }
     texts
 }
@@ -229,7 +229,7 @@ fn a_run_without_rows_is_refused() {
 #[test]
 fn a_session_that_is_too_large_is_refused() {
     let large = Row::new(SCALAR, Kind::Profile(mission())).note("x".repeat(MAX_SESSION_BYTES));
-    let error = refused(&good().with(large.clone()));
+    let error = refused(&good().with_row(large.clone()));
     assert!(error.contains("1000000 at most; narrow the run"), "{error}");
     // What others measured does not count.
     let mut results = accepted(&good(), &Results::default());
@@ -440,11 +440,11 @@ fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
 #[test]
 fn ratios_to_peers_that_are_not_the_fastest_are_left_out() {
     let peers = [
-        ("flash-attn-4", 20.0, true),
-        ("cudnn", 5.0, false),
-        ("torch-flash", 40.0, true),
-        ("torch-cudnn", 30.0, true),
-        ("flash-attn-3", 25.0, true),
+        PeerArm::right("flash-attn-4", 20.0),
+        PeerArm::wrong("cudnn", 5.0),
+        PeerArm::right("torch-flash", 40.0),
+        PeerArm::right("torch-cudnn", 30.0),
+        PeerArm::right("flash-attn-3", 25.0),
     ];
     let mut table = good().peers("mission", 10.0, &peers).table;
     let times = table.peer_times().count();
@@ -653,7 +653,7 @@ fn a_failed_claim_of_a_profiler_is_refused() {
 #[test]
 fn a_random_problem_is_a_row() {
     let random = scenario::row("scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9");
-    let results = accepted(&good().with(random.clone()), &Results::default());
+    let results = accepted(&good().with_row(random.clone()), &Results::default());
     assert!(results.gpus[FOLDER].get(&random.key()).is_some());
 }
 

@@ -19,7 +19,7 @@ use results::judge::View;
 use results::judge::list::distinct;
 use results::table::StageMeta;
 use results::table::{Claim, ProblemPlace, Run};
-use results::testing::{self, CPASYNC, ladder, of_e4m3_alone, samples, timed};
+use results::testing::{self, CPASYNC, PeerArm, ladder, of_e4m3_alone, samples, timed};
 use serde::de::IgnoredAny;
 use std::convert::Infallible;
 use std::os::unix::fs::PermissionsExt;
@@ -89,8 +89,8 @@ fn places_after_begin(shape: &str) -> Vec<String> {
         library: None,
     };
     let mut run = timed(testing::US)
-        .peers("mission", 10.0, &[("torch-default", 20.0, true)])
-        .with(Row::absent_peer("torch-flash", None, "not there"));
+        .peers("mission", 10.0, &[PeerArm::right("torch-default", 20.0)])
+        .with_row(Row::absent_peer("torch-flash", None, "not there"));
     let before = run.table.rows_by(Source::Gpu).count();
     begin_session(&mut run, &[item]);
     assert_eq!(run.table.rows_by(Source::Gpu).count(), before);

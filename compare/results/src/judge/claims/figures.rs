@@ -4,7 +4,7 @@ use super::{Evidence, Finding};
 use crate::judge::View;
 use crate::table::session::by_id;
 use crate::table::{
-    Claim, Instance, Kind, ProblemPlace, Relation, Row, StageMeta, Subject, Table, VariantMeta,
+    Claim, Instance, Kind, ProblemPlace, Relation, StageMeta, Subject, Table, VariantMeta,
 };
 use common::metric;
 use common::problem::Dtype;
@@ -324,7 +324,7 @@ fn holds(relation: &Relation, value: f64, base: Option<f64>, instrument: Instrum
                 0.0
             };
             let (least, most) = (at_least * (1.0 - slack), at_most * (1.0 + slack));
-            base.is_some_and(|base| least * base <= value && value <= most * base)
+            base.is_some_and(|of_base| least * of_base <= value && value <= most * of_base)
         }
         Relation::AtLeast { bound } => value >= bound,
         Relation::AtMost { bound } => value <= bound,
@@ -360,15 +360,20 @@ fn value_measured<'a>(
 ) -> Result<Vec<ArchValue<'a>>, Lack> {
     let kind = instrument.kind(&claim.place);
     let source = kind.source();
-    let row = table.row(subject, kind);
-    let right = row.filter(|row| row.failure().is_none());
-    if let Some(value) = right.and_then(|row| row.value(claim.metric)) {
-        return Ok(vec![ArchValue { arch: None, value }]);
+    let mut reason = format!("not measured by {source}");
+    if let Some(row) = table.row(subject, kind) {
+        match (row.failure(), row.value(claim.metric)) {
+            (None, Some(value)) => return Ok(vec![ArchValue { arch: None, value }]),
+            (failure, _) => {
+                if let Some(why) = failure.or(row.note.as_deref()) {
+                    reason = why.to_string();
+                }
+            }
+        }
     }
-    let reason = row.and_then(|row: &Row| row.failure().or(row.note.as_deref()));
     Err(Lack::Figure {
         subject: subject.clone(),
-        reason: reason.map_or_else(|| format!("not measured by {source}"), String::from),
+        reason,
     })
 }
 
@@ -378,8 +383,8 @@ fn value_declared<'a>(
     claim: &Claim,
 ) -> Result<Vec<ArchValue<'a>>, Lack> {
     let instance = instance(claim);
-    let row = table.declared(subject, instance);
-    match row.and_then(|row| row.value(claim.metric)) {
+    let declared = table.declared(subject, instance);
+    match declared.and_then(|row| row.value(claim.metric)) {
         Some(value) => Ok(vec![ArchValue { arch: None, value }]),
         None => Err(Lack::Instance {
             subject: subject.clone(),

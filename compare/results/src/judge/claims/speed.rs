@@ -66,8 +66,8 @@ pub(super) fn over_family<'a>(
     let theirs = Vec::from_iter(base_stage.family_subjects(base.family));
     let row = fastest_of(view, &ours, &theirs, &claim.place)?;
     let mut finding = judge(row, at_least);
-    if let Some(base) = same_preset(view, stage, claim, &row.subject)
-        && let Some(pair) = view.table.pair(&row.subject, &base, &claim.place)
+    if let Some(same) = same_preset(view, stage, claim, &row.subject)
+        && let Some(pair) = view.table.pair(&row.subject, &same, &claim.place)
     {
         finding.same_preset = pair.value(Metric::SpeedupP50);
     }

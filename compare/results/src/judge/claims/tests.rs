@@ -7,10 +7,10 @@ use common::metric::Metric;
 use common::problem::Dtype;
 
 fn finding(run: &Run, stage: usize, claim: usize) -> Option<Finding> {
-    let stage = &run.session.stages[stage];
+    let claiming = &run.session.stages[stage];
     let view = View::alone(run);
-    let evidence = judge(&view, stage, &stage.claims[claim]);
-    evidence.map(|evidence| evidence.finding)
+    let evidence = judge(&view, claiming, &claiming.claims[claim])?;
+    Some(evidence.finding)
 }
 
 fn judged(run: &Run, stage: usize, claim: usize) -> String {
@@ -22,18 +22,12 @@ fn judged(run: &Run, stage: usize, claim: usize) -> String {
 
 /// The pair of a variant with a base, whose speedups of p50, p90 and mean are 1 % wide.
 fn pair(subject: &str, base: &str, speedups: [&str; 3]) -> String {
-    let columns = ["p50", "p90", "mean"]
-        .into_iter()
-        .zip(speedups)
-        .map(|(of, text)| {
-            let value: f64 = text.parse().unwrap();
-            format!(
-                " | speedup_{of} {value} {} {}",
-                0.995 * value,
-                1.005 * value
-            )
-        });
-    let columns: String = columns.collect();
+    let mut columns = String::new();
+    for (statistic, text) in ["p50", "p90", "mean"].into_iter().zip(speedups) {
+        let value: f64 = text.parse().unwrap();
+        let (low, high) = (0.995 * value, 1.005 * value);
+        columns += &format!(" | speedup_{statistic} {value} {low} {high}");
+    }
     format!("; + {subject} | mission f16 full | gpu {base} | noise 0.003{columns}")
 }
 
@@ -54,8 +48,8 @@ fn each_figure_must_reach_the_claim_with_its_whole_interval() {
         1.6 1.6 1.6 | noise none
         1.6 1.6 1.6 | L1 fail impossible: below 3 us",
         |line| {
-            let (speedups, unusual) = line.split_once(" | ").unwrap_or((line, "note x"));
-            let speedups: Vec<&str> = speedups.split(' ').collect();
+            let (figures, unusual) = line.split_once(" | ").unwrap_or((line, "note x"));
+            let speedups: Vec<&str> = figures.split(' ').collect();
             let pair = pair("wmma", "scalar", speedups.try_into().unwrap());
             judged(&run(&format!("timed{pair} | {unusual}")), 0, 0)
         },
@@ -118,8 +112,8 @@ fn the_fastest_right_arms_decide_and_not_the_newest_session_of_others() {
         format!("{first}; variant scalar scalar-16x64; scalar-16x64 gpu mission: p50 28{} @ {first}; variant scalar scalar-16x64", even(k2, fast, "1.55")),
     ]
     .map(|line| {
-        let (line, sources) = line.split_once(" @ ").unwrap_or((&line, &first));
-        let (stages, table) = scenario::view(&format!("{line} @ {sources}"));
+        let (sessions, sources) = line.split_once(" @ ").unwrap_or((&line, &first));
+        let (stages, table) = scenario::view(&format!("{sessions} @ {sources}"));
         let view = View::committed(&stages, &table);
         let Evidence { finding, row } = judge(&view, &stages[0], &stages[0].claims[0]).unwrap();
         let (base, speedup) = (row.base().unwrap(), row.value(Metric::SpeedupP50).unwrap());
@@ -133,9 +127,9 @@ fn the_fastest_right_arms_decide_and_not_the_newest_session_of_others() {
     stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-32x64 1.8, None
     stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-16x64 1.55, None
     ");
-    let mut first = run(&first);
-    let view = View::alone(&first);
-    let stage = &first.session.stages[0];
+    let mut first_run = run(&first);
+    let view = View::alone(&first_run);
+    let stage = &first_run.session.stages[0];
     let arms = arms(&view, stage, &stage.claims[0]).unwrap();
     let expected = speed::Arms {
         new: k2.into(),
@@ -143,8 +137,8 @@ fn the_fastest_right_arms_decide_and_not_the_newest_session_of_others() {
         same_preset: None,
     };
     assert_eq!(arms, expected);
-    first.session.stages[0].claims[0].place = ProblemPlace::claims(Dtype::E4m3);
-    assert_eq!(finding(&first, 0, 0), None);
+    first_run.session.stages[0].claims[0].place = ProblemPlace::claims(Dtype::E4m3);
+    assert_eq!(finding(&first_run, 0, 0), None);
 }
 
 /// It has no data on another GPU, is not timed there and is not missed.
@@ -299,8 +293,8 @@ fn what_is_broken_fails_whatever_is_missing() {
         cpasync: global_read_bytes 1; - cpasync-64x64",
         |line| {
             let start = "emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1";
-            let line = line.replace(": ", " emulator mission: ");
-            finding(&run(&format!("{start}; {line}")), 1, 1)
+            let changes = line.replace(": ", " emulator mission: ");
+            finding(&run(&format!("{start}; {changes}")), 1, 1)
                 .unwrap()
                 .verdict
                 .to_string()
@@ -410,10 +404,10 @@ fn a_figures_claim_is_about_the_instances_of_its_own_head_size() {
         wide.starts_with("FAIL: cpasync-32x64 (sm_90a) 97"),
         "{wide}"
     );
-    let declared = run.changed(|session| {
+    let run_of_declared = run.changed(|session| {
         session.stages[1].claims[1].metric = Metric::DynamicSharedBytes;
     });
-    let declared = judged(&declared, 1, 1);
+    let declared = judged(&run_of_declared, 1, 1);
     assert!(
         declared.ends_with("no instance for f16 and head_dim 128"),
         "{declared}"
@@ -454,8 +448,8 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
                 Err(lack) => return lack.to_string(),
             };
             let names = |pair: &figures::Comparison<'_>| {
-                let base = pair.base.unwrap();
-                format!("{} {}", pair.new.variant.name, base.variant.name)
+                let beaten = pair.base.unwrap();
+                format!("{} {}", pair.new.variant.name, beaten.variant.name)
             };
             pairs.iter().map(names).collect::<Vec<_>>().join("\n")
         },
@@ -573,7 +567,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
     // a base that has changed, too; and a newer figure of another kernel does not hide one of the
     // kernels as they are.
     let wide = "emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9";
-    let answers = each(
+    let staleness = each(
         &format!(
             "{wide}; identity 1 another & {wide}; - cpasync-64x64 @ {wide}
             timed; identity 0 another
@@ -588,7 +582,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
             words.join("; ")
         },
     );
-    insta::assert_snapshot!(answers, @"
+    insta::assert_snapshot!(staleness, @"
     emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9; identity 1 another & emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9; - cpasync-64x64 @ emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9
         NO DATA; PASS; NO DATA; STALE PASS
     timed; identity 0 another

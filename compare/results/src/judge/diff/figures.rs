@@ -106,15 +106,17 @@ impl Join<'_> {
     /// decide agree.
     fn latencies_agree_on(&self, row: &Row) -> Option<Change> {
         let (mut is_better, mut is_worse) = (false, false);
-        for new in self.new.about(&row.subject).filter(|row| row.is_latency()) {
-            if !new
-                .problem()
-                .is_some_and(|problem| is_of(&row.kind, problem))
-            {
+        for new in self.new.about(&row.subject) {
+            let Some(problem) = new.problem() else {
+                continue;
+            };
+            if !new.is_latency() || !is_of(&row.kind, problem) {
                 continue;
             }
-            let old = self.base.get(&new.key()).filter(|old| old.is_latency());
-            if let Some(old) = old {
+            let Some(old) = self.base.get(&new.key()) else {
+                continue;
+            };
+            if old.is_latency() {
                 let change = self.latency(old, new).change;
                 is_better |= change == Change::Better;
                 is_worse |= change == Change::Worse;

@@ -71,7 +71,7 @@ impl Join<'_> {
                     );
                     return Judgement::new(Change::Inconclusive, why);
                 }
-                if in_cycles.is_some_and(|in_cycles| in_cycles != in_time) {
+                if in_cycles.is_some_and(|decided| decided != in_time) {
                     let clocks = clocks(old, new);
                     let why = format!("beyond {margin} in time, but not in cycles: {clocks}");
                     return Judgement::new(Change::Inconclusive, why);
@@ -171,10 +171,10 @@ fn clocks(old: &Row, new: &Row) -> String {
 }
 
 fn ratio(old: &Row, new: &Row) -> Ratio {
-    let [old, new] = [old, new].map(|row| row.estimate(Metric::P50));
-    let ((from_low, from_high), (to_low, to_high)) = (old.ends(), new.ends());
+    let [from, to] = [old, new].map(|row| row.estimate(Metric::P50));
+    let ((from_low, from_high), (to_low, to_high)) = (from.ends(), to.ends());
     Ratio {
-        value: old.value / new.value,
+        value: from.value / to.value,
         interval: Interval {
             low: from_low / to_high,
             high: from_high / to_low,
@@ -194,9 +194,13 @@ fn scaled(ratio: &Ratio, scale: f64) -> Ratio {
 
 /// Returns why a latency says nothing, if its kernel is wrong.
 pub(super) fn failing(table: &Table, row: &Row) -> Option<String> {
-    let checked = table.checked(&row.subject, BackendKind::Cuda);
-    let summary = checked.filter(|checked| checked.identity == row.identity);
-    let mut failed = summary.into_iter().chain([row]).flat_map(Row::failed);
-    let (gate, _) = failed.next()?;
+    let mut judged = Vec::new();
+    if let Some(checked) = table.checked(&row.subject, BackendKind::Cuda)
+        && checked.identity == row.identity
+    {
+        judged.push(checked);
+    }
+    judged.push(row);
+    let (gate, _) = judged.into_iter().flat_map(Row::failed).next()?;
     Some(format!("{} fails {gate}", row.subject))
 }

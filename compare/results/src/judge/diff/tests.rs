@@ -40,15 +40,26 @@ fn moved(line: &str) -> String {
 /// Returns the changes of these subjects alone.
 fn moved_of(line: &str, subject: &str) -> String {
     let all = moved(line);
-    let mut lines = all.lines();
-    let verdict = lines.next().into_iter();
-    let lines: Vec<&str> = verdict
-        .chain(lines.filter(|line| line.contains(subject)))
-        .collect();
-    lines.join("\n")
+    let mut kept = Vec::new();
+    for (index, moved_line) in all.lines().enumerate() {
+        // The first line is the verdict.
+        if index == 0 || moved_line.contains(subject) {
+            kept.push(moved_line);
+        }
+    }
+    kept.join("\n")
 }
 
-/// A latency of `us` with an interval of 0.2 %.
+/// Returns the figure that takes `factor` times as long.
+fn slowed(figure: Figure, factor: f64) -> Figure {
+    let slow = |us: f64| us * factor;
+    Figure {
+        value: slow(figure.value),
+        interval: figure.interval.map(|(low, high)| (slow(low), slow(high))),
+    }
+}
+
+/// Returns a latency of `us` with an interval of 0.2 %.
 fn latency(subject: &str, identity: &str, us: f64) -> Row {
     let mut row = row(&format!(
         "{subject} | mission f16 full | gpu | under warm L2 | sm_mhz 1980 | identity {identity}"
@@ -61,19 +72,24 @@ fn latency(subject: &str, identity: &str, us: f64) -> Row {
 /// Returns what becomes of `s/v`, which changed from `old` to `new` in a session whose unchanged
 /// kernels took `shift` times as long, give or take `spread`; and how many of those are unchanged.
 fn in_session(old: Row, new: Row, controls: u32, shift: f64, spread: f64) -> (String, usize) {
-    let session = |name: &str, of: Row, us: &dyn Fn(f64) -> f64| {
-        let controls = (0..controls)
-            .map(|i| latency(&format!("s/{i}"), "same", us(f64::from(i) / 50.0 - 1.0)));
+    let session = |name: &str, changed: Row, us: &dyn Fn(f64) -> f64| {
+        let mut rows = Vec::new();
+        for i in 0..controls {
+            let deviation = f64::from(i) / 50.0 - 1.0;
+            rows.push(latency(&format!("s/{i}"), "same", us(deviation)));
+        }
+        rows.push(changed);
         let mut table = Table::default();
-        table.extend(controls.chain([of]).map(|row| Row {
-            session: name.into(),
-            ..row
-        }));
+        for mut row in rows {
+            row.session = name.into();
+            table.append(row);
+        }
         table
     };
     let base = session("1", old, &|_| 10.0);
-    let new = session("2", new, &|at| 10.0 * shift * (1.0 + 1.05 * spread * at));
-    let compared = compare(&base, &new, true, &[]).differences;
+    let shifted = |deviation| 10.0 * shift * (1.0 + 1.05 * spread * deviation);
+    let renewed = session("2", new, &shifted);
+    let compared = compare(&base, &renewed, true, &[]).differences;
     let changed = compared
         .iter()
         .find(|d| d.subject.as_str() == "s/v" && d.group == Group::Latency)
@@ -174,12 +190,10 @@ fn a_change_of_the_clock_is_not_the_kernels_and_hides_no_change_of_it() {
                 let rows = (0..controls as u32).map(control).chain([changed]);
                 let mut table = Table::default();
                 table.extend(rows.map(|mut row| {
-                    let Figure { value, interval } = row.figures[&Metric::P50];
-                    let slow = |us: f64| us * 1980.0 / ran_at[side];
-                    let interval = interval.map(|(low, high)| (slow(low), slow(high)));
-                    let value = slow(value);
-                    row.figures.insert(Metric::P50, Figure { value, interval });
-                    row.figures.insert(Metric::P90, (1.002 * value).into());
+                    let slower = slowed(row.figures[&Metric::P50], 1980.0 / ran_at[side]);
+                    row.figures.insert(Metric::P50, slower);
+                    row.figures
+                        .insert(Metric::P90, (1.002 * slower.value).into());
                     row.figures.remove(&Metric::SmMhz);
                     let clock = clocks[side].map(|mhz| (Metric::SmMhz, mhz));
                     Row {
@@ -193,8 +207,8 @@ fn a_change_of_the_clock_is_not_the_kernels_and_hides_no_change_of_it() {
             let changed = compared
                 .differences
                 .iter()
-                .find(|d| d.subject.as_str() == "s/v");
-            let changed = changed.unwrap();
+                .find(|d| d.subject.as_str() == "s/v")
+                .unwrap();
             format!("{}: {}", changed.change.word(), changed.why)
         },
     );
@@ -267,17 +281,18 @@ fn a_clock_that_unchanged_kernels_have_not_recorded_decides_nothing() {
         let mut rows = [20.0, 21.0].map(|us| latency("s/v", &us.to_string(), us));
         set(&mut rows[1], clock);
         let [mut base, mut new] = [Table::default(), Table::default()];
-        for (table, row, session) in [(&mut base, &rows[0], "1"), (&mut new, &rows[1], "2")] {
-            let controls = (0..100).map(|i| {
-                let mut row = latency(&format!("s/{i}"), "same", 10.0);
-                row.figures.remove(&Metric::SmMhz);
-                row
-            });
-            let session = |row| Row {
-                session: session.into(),
-                ..row
-            };
-            table.extend(controls.chain([row.clone()]).map(session));
+        let sides = [(&mut base, &rows[0], "1"), (&mut new, &rows[1], "2")];
+        for (table, changed, session) in sides {
+            let mut rows_of_session = vec![changed.clone()];
+            for i in 0..100 {
+                let mut control = latency(&format!("s/{i}"), "same", 10.0);
+                control.figures.remove(&Metric::SmMhz);
+                rows_of_session.push(control);
+            }
+            for mut row in rows_of_session {
+                row.session = session.into();
+                table.append(row);
+            }
         }
         let compared = compare(&base, &new, true, &[]).differences;
         compared
@@ -373,10 +388,10 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
     // Two speeds in one kernel: its median is anywhere between them.
     let two_speeds = [[20.0, 24.0]; 20].concat();
     let wide = |words| run(words).sampled(SCALAR, mission(), &two_speeds);
-    let compared = differences(&wide("timed"), &wide("timed; rebuilt"));
-    let of_scalar = compared.iter().find(|d| d.ratio.is_some()).unwrap();
-    let compared = (of_scalar.subject.as_str(), of_scalar.change);
-    assert_eq!(compared, (SCALAR, Change::Inconclusive));
+    let wide_differences = differences(&wide("timed"), &wide("timed; rebuilt"));
+    let of_scalar = wide_differences.iter().find(|d| d.ratio.is_some()).unwrap();
+    assert_eq!(of_scalar.subject.as_str(), SCALAR);
+    assert_eq!(of_scalar.change, Change::Inconclusive);
 }
 
 #[test]
@@ -410,9 +425,9 @@ fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
     let is_slowed = |subject: &Subject| subject.stage() == "stage5-swizzle";
     let changes = |base: &Table, new: &Table| {
         let compared = compare(base, new, true, &[]);
-        let mut counts: BTreeMap<(bool, Change), usize> = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for d in &compared.differences {
-            *counts.entry((is_slowed(&d.subject), d.change)).or_default() += 1;
+            *counts.entry((is_slowed(&d.subject), d.change)).or_insert(0) += 1;
         }
         (counts, compared.drift)
     };
@@ -424,22 +439,22 @@ fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
         let is_steady = (0.98..1.02).contains(&drift.shift) && drift.spread < 0.03;
         assert!(is_steady, "{drift:?}");
         let mut slower = new.clone();
-        for row in new.rows().filter(|row| is_slowed(&row.subject)) {
-            let mut row = row.clone();
+        for mut row in new.rows().cloned() {
+            if !is_slowed(&row.subject) {
+                continue;
+            }
             row.identity = Some("another".into());
             for metric in [Metric::P50, Metric::P90] {
-                let slow = |us: f64| 1.03 * us;
-                let Figure { value, interval } = row.figures[&metric];
-                let interval = interval.map(|(low, high)| (slow(low), slow(high)));
-                let value = slow(value);
-                row.figures.insert(metric, Figure { value, interval });
+                row.figures
+                    .insert(metric, slowed(row.figures[&metric], 1.03));
             }
             slower.append(row);
         }
-        let (counts, _) = changes(base, &slower);
-        let has = |change| counts.contains_key(&(true, change));
-        assert!(has(Change::Worse) && !has(Change::Better), "{counts:?}");
-        assert_eq!(counts[&others.0], others.1);
+        let (slower_counts, _) = changes(base, &slower);
+        let has = |change| slower_counts.contains_key(&(true, change));
+        assert!(has(Change::Worse), "{slower_counts:?}");
+        assert!(!has(Change::Better), "{slower_counts:?}");
+        assert_eq!(slower_counts[&others.0], others.1);
     }
 }
 
@@ -455,9 +470,9 @@ fn a_run_against_itself_is_the_same_everywhere() {
     assert_eq!(compared.matches("    0 SAME\n").count(), 4, "{compared}");
     assert_eq!(compared.lines().count(), 8, "{compared}");
     let committed = crate::testing::results().of_gpu("nvidia-h200");
-    let compared = compare(&committed, &committed, true, &[]);
+    let of_committed = compare(&committed, &committed, true, &[]);
     assert!(
-        compared.differences.is_empty(),
+        of_committed.differences.is_empty(),
         "rows of one session say nothing"
     );
 }
@@ -836,8 +851,8 @@ fn counters_and_resources_are_worse_where_they_cost_something() {
 
 #[test]
 fn errors_are_judged_by_their_bounds() {
-    let errors = |base: &str, new: &str, metric: Metric| {
-        let (base, new) = sides(&format!("{base} => {new}"));
+    let errors = |old: &str, changed: &str, metric: Metric| {
+        let (base, new) = sides(&format!("{old} => {changed}"));
         let mut compared = differences(&base, &new);
         compared.retain(|d| d.subject.as_str() == SCALAR && d.what == What::Metric(metric));
         let lines = compared

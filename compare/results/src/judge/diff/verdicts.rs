@@ -17,7 +17,7 @@ impl Join<'_> {
     }
 
     fn verdict(&self, gate: GateId, old: Option<&Row>, new: &Row) -> Option<Difference> {
-        let was = old.and_then(|old| old.says(gate));
+        let was = old.and_then(|row| row.says(gate));
         let is = new.says(gate);
         let reason = new.verdicts.get(&gate).map_or("", |judged| &judged.reason);
         let judgement = match (was, is) {
@@ -29,12 +29,13 @@ impl Join<'_> {
                 let why = format!("recorded as refuted: {reason}");
                 Judgement::new(Change::Informational, why)
             }
-            (was, Some(is)) => Judgement::new(turned(was, is)?, reason),
+            (_, Some(verdict)) => Judgement::new(turned(was, verdict)?, reason),
         };
-        let difference = self.difference(new, What::Gate(gate), judgement);
-        let is_required = difference.required && gate != GateId::R1;
-        let [was, is] = [was, is].map(|verdict| verdict.map(|verdict| verdict.to_string()));
-        Some(difference.values(was, is).required(is_required))
+        let mut difference = self.difference(new, What::Gate(gate), judgement);
+        difference.required &= gate != GateId::R1;
+        difference.base = was.map(|verdict| verdict.to_string());
+        difference.new = is.map(|verdict| verdict.to_string());
+        Some(difference)
     }
 }
 
@@ -71,7 +72,7 @@ pub(super) fn turned(was: Option<Verdict>, is: Verdict) -> Option<Change> {
         (Some(Verdict::Fail), Verdict::Pass) => Some(Change::Better),
         (Some(Verdict::Pass), Verdict::Ambiguous) => Some(Change::Inconclusive),
         (Some(Verdict::Pass | Verdict::Fail), Verdict::NoData) => Some(Change::Missing),
-        (Some(was), is) if was == is => Some(Change::Unchanged),
+        _ if was == Some(is) => Some(Change::Unchanged),
         _ => None,
     }
 }

@@ -146,9 +146,9 @@ fn each_state_has_its_cause_and_its_end() {
     "#);
     // A run is judged by itself, a table by what it has.
     let selected = run("emulated; - wmma all; stages 0").named("2");
-    let (_, table) = scenario::view("emulated");
-    let on_table = states(&View::of_run(&selected, &table));
-    let answers = each(
+    let (_, emulated_table) = scenario::view("emulated");
+    let on_table = states(&View::of_run(&selected, &emulated_table));
+    let of_tables = each(
         "none
         timed
         timed @ emulated; identity 0 another",
@@ -157,7 +157,7 @@ fn each_state_has_its_cause_and_its_end() {
             states(&View::committed(&stages, &table))
         },
     );
-    insta::assert_snapshot!(answers + &on_table, @r#"
+    insta::assert_snapshot!(of_tables + &on_table, @r#"
     none
         NoData([]), NoData([]), NoData([])
     timed
@@ -361,23 +361,29 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
             Some(Row::untested_timer("no driver")),
         ),
     ];
-    let added = added.map(|(what, row)| (what, row.into_iter().fold(emulated(), Run::with)));
-    let site = "a mutant that survives";
-    let all = added
-        .into_iter()
-        .chain([(site, run("emulated; scalar self-test: S1 fail"))]);
-    let lines = all.map(|(what, run)| {
+    let mut runs = Vec::new();
+    for (what, row) in added {
+        let mut with_row = emulated();
+        with_row.extend(row);
+        runs.push((what, with_row));
+    }
+    let survived = run("emulated; scalar self-test: S1 fail");
+    runs.push(("a mutant that survives", survived));
+    let mut lines = String::new();
+    for (what, tested) in runs {
         // Figures and verdicts are counted, whatever the words.
-        let rows = run.table.self_tests().cloned();
-        let rows: Vec<Row> = rows.map(|row| row.note("killed")).collect();
-        let wrong = self_test(&run.table).count();
-        format!(
-            "{what}: {}, {wrong} wrong\n    {:?}\n",
-            exit(&run),
+        let mut rows = Vec::new();
+        for row in tested.table.self_tests() {
+            rows.push(row.clone().note("killed"));
+        }
+        lines += &format!(
+            "{what}: {}, {} wrong\n    {:?}\n",
+            exit(&tested),
+            self_test(&tested.table).count(),
             tally(&rows)
-        )
-    });
-    insta::assert_snapshot!(lines.collect::<String>(), @"
+        );
+    }
+    insta::assert_snapshot!(lines, @"
     nothing: 0 PASS, 0 wrong
         Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
     a fault that survives: 1 FAIL, 1 wrong

@@ -59,9 +59,13 @@ impl Folder {
 
     fn take_out(&self, file: &str, line: usize) {
         self.edit(file, |text| {
-            let lines = text.lines().enumerate();
-            let left = lines.filter(|(number, _)| number + 1 != line);
-            left.map(|(_, text)| format!("{text}\n")).collect()
+            let mut left = String::new();
+            for (index, kept) in text.lines().enumerate() {
+                if index + 1 != line {
+                    left += &format!("{kept}\n");
+                }
+            }
+            left
         });
     }
 
@@ -71,9 +75,9 @@ impl Folder {
 
     /// Returns what reading it says, without the folder and what follows from where it is.
     fn refused(&self) -> String {
-        let error = self.read().expect_err("it is refused").to_string();
-        let folder = self.0.path().join("");
-        let error = error.replace(&folder.display().to_string(), "");
+        let folder = self.0.path().join("").display().to_string();
+        let refusal = self.read().expect_err("it is refused").to_string();
+        let error = refusal.replace(&folder, "");
         let end = error.find("; a figure is measured").unwrap_or(error.len());
         error[..end].to_string()
     }
@@ -126,8 +130,8 @@ fn an_edit_is_refused_with_file_line_and_session() {
                     }
                 }
                 None if edit == "double 2" => folder.edit(file, |text| {
-                    let line = text.lines().nth(1).unwrap();
-                    format!("{text}{}\n", line.replace("/scalar", "/another"))
+                    let second = text.lines().nth(1).unwrap();
+                    format!("{text}{}\n", second.replace("/scalar", "/another"))
                 }),
                 None => {
                     folder.take_out(file, edit.trim_start_matches("take out ").parse().unwrap())
@@ -180,16 +184,16 @@ fn an_edit_is_refused_with_file_line_and_session() {
 
 #[test]
 fn where_no_checksum_tells_the_line_the_session_is_named() {
-    let folder = Folder::new();
-    folder.halve();
-    fs::remove_file(folder.path(SUMS)).unwrap();
-    let without = folder.refused();
-    // A row, and with it its checksum.
-    let folder = Folder::new();
-    folder.take_out(ROWS, 1);
-    let header = folder.text(SUMS).lines().position(|line| line == ROWS);
-    folder.take_out(SUMS, header.unwrap() + 2);
-    let refusal = folder.refused();
+    let without_sums = Folder::new();
+    without_sums.halve();
+    fs::remove_file(without_sums.path(SUMS)).unwrap();
+    let without = without_sums.refused();
+    let without_row_and_its_sum = Folder::new();
+    without_row_and_its_sum.take_out(ROWS, 1);
+    let sums = without_row_and_its_sum.text(SUMS);
+    let header = sums.lines().position(|line| line == ROWS);
+    without_row_and_its_sum.take_out(SUMS, header.unwrap() + 2);
+    let refusal = without_row_and_its_sum.refused();
     insta::assert_snapshot!(format!("{without}\n{refusal}"), @"
     nvidia-h200/digests.jsonl: line 2 is not the digest of the session's rows (session '1')
     nvidia-h200/digests.jsonl: line 2 is not the digest of the session's rows (session '1')
