@@ -9,7 +9,7 @@ use common::resources::multiprocessor;
 use common::stage::{Kernel, LoadedStage};
 use results::judge::View;
 use results::judge::best::{p50, shown};
-use results::judge::list::grouped;
+use results::judge::list::{Grouped, grouped};
 use results::table::{self, Row, Subject};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,8 +108,8 @@ impl TableSource<'_> {
         let rows = named.chain(random_times(&self.view.table));
         let by_place = grouped(rows.filter_map(|row| Some((row.problem()?, row))));
         let timed_at_random = self.subjects_timed_at_random();
-        for (number, (place, times)) in by_place.into_iter().enumerate() {
-            let Some(problem) = place.problem() else {
+        for (number, Grouped { key, values: times }) in by_place.into_iter().enumerate() {
+            let Some(problem) = key.problem() else {
                 continue;
             };
             let id = ProblemId {

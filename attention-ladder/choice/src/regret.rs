@@ -6,7 +6,7 @@ use common::choice::{Chooser, Model};
 use common::stage::LoadedStage;
 use results::judge::View;
 use results::judge::best::p50;
-use results::judge::list::grouped;
+use results::judge::list::{Grouped, grouped};
 use results::judge::regret::Regret;
 use results::table::{ProblemPlace, Row};
 
@@ -45,7 +45,11 @@ fn regret_of<'a>(
     let rows = judged_times(&view.table);
     let by_place = grouped(rows.filter_map(|row| Some((row.problem()?, row))));
     let mut choices = Vec::new();
-    for (place, times) in &by_place {
+    for Grouped {
+        key: place,
+        values: times,
+    } in &by_place
+    {
         let Some(fold) = times.first().and_then(|row| fold_of(row)) else {
             continue;
         };

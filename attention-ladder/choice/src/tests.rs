@@ -588,7 +588,9 @@ fn a_cover_takes_instances_until_none_gains_enough() {
         (instance("c/slow"), times([10.0, 11.0])),
     ]);
     let names = |kept: BTreeSet<Instance>| {
-        let variants = kept.iter().map(|instance| instance.variant.to_string());
+        let variants = kept
+            .into_iter()
+            .map(|Instance { variant, .. }| variant.to_string());
         variants.collect::<Vec<_>>()
     };
     assert_eq!(names(cover(&all, 0.01)), ["a/even", "b/first"]);

@@ -25,7 +25,7 @@ use results::builds::loaded;
 use results::judge::View;
 use results::judge::best::best;
 use results::judge::claims::arms;
-use results::judge::list::{distinct, grouped};
+use results::judge::list::{Grouped, distinct, grouped};
 use results::judge::state::is_green;
 use results::table::session::claims;
 use results::table::{Kind, ProblemPlace, Relation, Row, Run, Subject, measured};
@@ -148,7 +148,7 @@ impl<'a> Executor<'a> {
         let by_inputs = cases
             .iter()
             .map(|&case| ((case.problem, &case.source), case));
-        for (_, group) in grouped(by_inputs) {
+        for Grouped { values: group, .. } in grouped(by_inputs) {
             let inputs = match made.take() {
                 Some(inputs) if inputs.is_of(group[0]) => made.insert(inputs),
                 _ => made.insert(self.make(group[0])?),
@@ -301,7 +301,11 @@ impl<'a> Executor<'a> {
         let mut arm_plan = self.timing.clone();
         // Problem by problem, so that all variants read the same buffers.
         let by_problem = timings.iter().map(|(problem, subject)| (*problem, subject));
-        for (problem, subjects) in grouped(by_problem) {
+        for Grouped {
+            key: problem,
+            values: subjects,
+        } in grouped(by_problem)
+        {
             let timer = benches.timer;
             let bench = benches.open(&problem)?;
             arm_plan.samples = if problem.has_claims() {

@@ -13,7 +13,7 @@ use common::problem::{
 use common::resources::KernelFacts;
 use common::suppression;
 use results::judge::claims::comparisons;
-use results::judge::list::{distinct, grouped, joined};
+use results::judge::list::{Grouped, distinct, grouped, joined};
 use results::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
 use results::table::{CasePlace, ProblemPlace, StageMeta, Subject, VariantMeta};
 use std::collections::BTreeSet;
@@ -219,11 +219,17 @@ impl Plan {
         let by_problem = early
             .into_iter()
             .map(|case| (self.round_problem(&case.problem), case));
-        for (problem, problem_cases) in grouped(by_problem) {
-            let by_stage = problem_cases
+        for of_problem in grouped(by_problem) {
+            let problem = of_problem.key;
+            let by_stage = of_problem
+                .values
                 .into_iter()
                 .map(|case| (case.subject.stage(), case));
-            for (stage, cases) in grouped(by_stage) {
+            for Grouped {
+                key: stage,
+                values: cases,
+            } in grouped(by_stage)
+            {
                 let mut timings = self.timings.clone();
                 timings.retain(|(timed, subject)| {
                     self.round_problem(timed) == problem && subject.stage() == stage

@@ -119,7 +119,7 @@ fn stage_tables(report: &Report<'_>, heading: impl Fn(String) -> Block) -> Vec<B
     }
     // Branches of one purpose stand together.
     let by_purpose = grouped(branches);
-    let branches_in_order = by_purpose.into_iter().flat_map(|(_, stages)| stages);
+    let branches_in_order = by_purpose.into_iter().flat_map(|group| group.values);
     let parts = [
         Titled::new("Main path", stages_table(report, rungs)),
         Titled::new("Branches", stages_table(report, branches_in_order)),

@@ -13,7 +13,7 @@ use document::{Block, Cell, Table, TableRow, Text, row};
 use results::judge::best;
 use results::judge::claims::Claimed;
 use results::judge::gaps;
-use results::judge::list::{count, distinct, grouped, tallied};
+use results::judge::list::{Grouped, count, distinct, grouped, tallied};
 use results::judge::peers::{self, Problem, Rival};
 use results::judge::regret::Regret;
 use results::judge::state::{Failure, State};
@@ -423,9 +423,9 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
             .iter()
             .map(|problem| (ladder::kind(problem.place), problem)),
     );
-    kinds.sort_by_key(|(kind, _)| *kind);
-    for (kind, own_problems) in kinds {
-        let rows = own_problems
+    kinds.sort_by_key(|group| group.key);
+    for Grouped { key: kind, values } in kinds {
+        let rows = values
             .into_iter()
             .map(|problem| beside_peers(report, problem));
         blocks.push(Block::subsection(kind.name()));

@@ -4,7 +4,7 @@ use super::words::short_name;
 use common::metric::grouped;
 use common::resources::{Multiprocessor, RESERVED_SHARED_BYTES, multiprocessor};
 use document::{Block, Cell, Table, TableRow, row};
-use results::judge::list::{count, grouped as grouped_by};
+use results::judge::list::{Grouped, count, grouped as grouped_by};
 use results::table::{StageMeta, Subject};
 
 /// A compiled instance of a variant, and what its blocks hold.
@@ -46,7 +46,11 @@ pub fn rows(stage: &StageMeta, layouts: &[Layout]) -> Vec<TableRow> {
                 instances.push(((&layout.buffers, layout.bytes), name));
             }
         }
-        for ((buffers, bytes), names) in grouped_by(instances) {
+        for Grouped {
+            key: (buffers, bytes),
+            values: names,
+        } in grouped_by(instances)
+        {
             rows.push(instance_row(&subject, &names.join(", "), buffers, bytes));
         }
     }

@@ -15,7 +15,7 @@ use pages::files::{self, Rendered};
 use results::judge::View;
 use results::judge::best::p50;
 use results::judge::diff;
-use results::judge::list::{count, grouped, joined};
+use results::judge::list::{Grouped, count, grouped, joined};
 use results::judge::missing::Missing;
 use results::judge::peers;
 use results::judge::state::{self, unsanitized};
@@ -412,9 +412,9 @@ fn keep_leading(table: &mut Table, session: &str) {
             latencies.push((row.kind.clone(), row.clone()));
         }
     }
-    for (_, mut rows) in grouped(latencies) {
-        rows.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
-        for mut row in rows.into_iter().skip(FULL_DETAIL_RANKS) {
+    for mut group in grouped(latencies) {
+        group.values.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
+        for mut row in group.values.into_iter().skip(FULL_DETAIL_RANKS) {
             row.figures
                 .retain(|metric, _| METRICS_OF_SLOWER_VARIANTS.contains(metric));
             table.append(row);

@@ -4,7 +4,7 @@ use super::{Comparison, moved, shown};
 use crate::words::short_name;
 use document::Text;
 use results::judge::diff::{Group, KernelState};
-use results::judge::list::{count, grouped, joined};
+use results::judge::list::{Grouped, count, grouped, joined};
 use results::table::Subject;
 
 /// The most stages that are named, and the most variants of a stage of which only some are meant.
@@ -59,10 +59,13 @@ fn kernels_of(comparison: &Comparison) -> Vec<KernelInAll<'_>> {
         }
     }
     let mut of_all = Vec::new();
-    for (subject, states) in grouped(states_by_table) {
+    for Grouped { key: subject, values: states } in grouped(states_by_table) {
         // What one table calls changed has changed, whatever stands still in another.
         if let Some(state) = states.into_iter().min() {
-            of_all.push(KernelInAll { subject, state });
+            of_all.push(KernelInAll {
+                subject: key,
+                state,
+            });
         }
     }
     of_all
@@ -104,7 +107,7 @@ pub(super) fn kernel_names(subjects: &[&Subject], all: &[KernelInAll<'_>]) -> St
         return format!("{kernels} of {} stages", by_stage.len());
     }
     let mut names = Vec::new();
-    for (stage, changed) in by_stage {
+    for Grouped { key: stage, values: changed } in by_stage {
         let all_kernels = all
             .iter()
             .filter(|kernel| kernel.subject.stage() == stage)

@@ -5,7 +5,7 @@ use crate::words::short_name;
 use common::metric::{Better, Metric};
 use document::{Cell, Table, Text, row};
 use results::judge::diff::{Change, Difference, What};
-use results::judge::list::{distinct, grouped};
+use results::judge::list::{Grouped, distinct, grouped};
 use results::table::Subject;
 
 /// A row: all that moved of a kernel, at the places where it moved alike.
@@ -52,14 +52,22 @@ pub fn figures(differences: &[&Difference]) -> Vec<Line> {
             .map(|difference| ((&difference.subject, difference.place()), *difference)),
     );
     let mut alike = Vec::new();
-    for ((kernel, place), moved) in by_place {
+    for Grouped {
+        key: (kernel, place),
+        values: moved,
+    } in by_place
+    {
         let worst = moved.iter().map(|difference| difference.change).min();
         let cells = titles.iter().map(|title| (*title, cell(title, &moved)));
         let key = (kernel, worst.map_or("", word), Vec::from_iter(cells));
         alike.push((key, place));
     }
     let mut lines = Vec::new();
-    for ((kernel, verdict, cells), places) in grouped(alike) {
+    for Grouped {
+        key: (kernel, verdict, cells),
+        values: places,
+    } in grouped(alike)
+    {
         lines.push(Line {
             kernel: kernel.clone(),
             places: places.into_iter().map(|place| place.to_string()).collect(),

@@ -133,10 +133,11 @@ pub fn peers_chart(report: &Report<'_>) -> Chart {
         }
     }
     let mut groups = grouped(ratios);
-    groups.sort_by_key(|((kind, _), _)| *kind);
-    let lines = groups
-        .into_iter()
-        .map(|((kind, dtype), members)| peers_line(kind, dtype, members));
+    groups.sort_by_key(|group| group.key.0);
+    let lines = groups.into_iter().map(|group| {
+        let (kind, dtype) = group.key;
+        peers_line(kind, dtype, group.values)
+    });
     Chart {
         title: format!(
             "Fastest peer's time / ours, {}",

@@ -39,9 +39,11 @@ impl Show<'_> {
             }
         }
         let mut sorted = Vec::new();
-        for (_, mut rows) in grouped(shown) {
-            rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
-            sorted.extend(rows);
+        for mut group in grouped(shown) {
+            group
+                .values
+                .sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
+            sorted.extend(group.values);
         }
         sorted
     }

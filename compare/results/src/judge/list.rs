@@ -2,6 +2,12 @@
 
 use std::fmt::Display;
 
+/// The values of one key.
+pub struct Grouped<K, V> {
+    pub key: K,
+    pub values: Vec<V>,
+}
+
 /// Returns `a, b, c`.
 pub fn joined(items: impl IntoIterator<Item = impl Display>, separator: &str) -> String {
     let words: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
@@ -25,12 +31,15 @@ pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 /// Returns the values of each key, in the order of first occurrence.
-pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
-    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<Grouped<K, V>> {
+    let mut groups = Vec::<Grouped<K, V>>::new();
     for (key, value) in pairs {
-        match groups.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, values)) => values.push(value),
-            None => groups.push((key, vec![value])),
+        match groups.iter_mut().find(|group| group.key == key) {
+            Some(group) => group.values.push(value),
+            None => groups.push(Grouped {
+                key,
+                values: vec![value],
+            }),
         }
     }
     groups

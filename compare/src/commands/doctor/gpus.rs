@@ -1,6 +1,6 @@
 //! The use of each GPU of the machine.
 
-use results::judge::list::{count, grouped};
+use results::judge::list::{Grouped, count, grouped};
 use results::table::StageMeta;
 
 /// A GPU, and the ladder as limited to what it can run.
@@ -38,8 +38,8 @@ impl GpuStages {
             }
         }
         let mut lines = vec![format!("runs: {}", running.join(", "))];
-        for (why, stages) in grouped(refused) {
-            let names = stages.join(", ");
+        for Grouped { key: why, values } in grouped(refused) {
+            let names = values.join(", ");
             lines.push(format!("does not run: {names}, because {why}"));
         }
         lines
