@@ -1,5 +1,5 @@
 //! Runs on random problems for tests, with times that follow from planted coefficients. No program
-//! calls this; `results::testing` says why it is compiled always.
+//! calls this. It is compiled always, for the reasons that `results::testing` has.
 
 use super::{draw, least_squares};
 use common::choice::{self, TERMS};
@@ -11,8 +11,11 @@ use results::table::session::Gpu;
 use results::table::{Kind, ProblemPlace, Row, Run, Subject};
 use results::testing::{GPU, session};
 
+/// A kernel that is nowhere the fastest.
 pub const SWIZZLE: &str = "stage5-swizzle/swizzle-64x64";
+/// A kernel of large tiles.
 pub const LARGE: &str = "stage7-wgmma/wgmma-128x128";
+/// A kernel of small tiles.
 pub const SMALL: &str = "stage7-wgmma/wgmma-64x128";
 
 /// A kernel whose times follow from its coefficients.
@@ -38,7 +41,7 @@ pub const PLANTED: [Planted; 3] = [
     },
 ];
 
-/// A run on random problems, with times that follow from the planted coefficients.
+/// Returns a run on random problems, with times that follow from the planted coefficients.
 pub fn drawn_run(stages: &[LoadedStage], count: usize) -> Run {
     drawn_on(stages, count, 132)
 }

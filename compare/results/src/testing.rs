@@ -1,6 +1,10 @@
 //! Literal stages and runs for tests, here and in the crates that read results: one builder, and
-//! changes to what it builds. No program calls this. It is compiled always: a feature would compile
-//! these crates twice, once for tests and once for the program.
+//! changes to what it builds. No program calls this.
+//!
+//! It is compiled always. A crate of its own would depend on `results`, and the unit tests here
+//! could not use it: to them the rows it builds would be of another crate, the one without
+//! `cfg(test)`. A feature would compile `results` and all crates above it twice, once for tests and
+//! once for the program.
 
 pub mod scenario;
 

@@ -11,6 +11,7 @@ use common::verdict::{GateId, Verdict};
 use std::collections::BTreeSet;
 use std::fmt;
 
+/// Evidence that a report lacks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
     pub what: String,
@@ -52,6 +53,7 @@ impl fmt::Display for Missing {
     }
 }
 
+/// Returns all evidence that a report lacks.
 pub fn missing(view: &View<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
     if view.session().is_none() {
         let why = "there is no run and no committed table";
@@ -257,21 +259,21 @@ fn times_problem(run: Option<&Session>, place: &ProblemPlace) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario;
+    use crate::testing::{US, timed};
     use common::problem::{Dtype, Mask};
 
     #[test]
     fn claims_about_problems_that_full_alone_times_are_required_of_full_alone() {
         let places =
             ["mission", "big"].map(|shape| ProblemPlace::new(shape, Dtype::F16, Mask::Full));
-        let required = |words: &str| {
-            let run = scenario::run(words);
+        let required = |tier: Tier| {
+            let run = timed(US).changed(|session| session.tier = tier);
             places
                 .each_ref()
                 .map(|place| times_problem(Some(&run.session), place))
         };
-        assert_eq!(required("timed; tier 2"), [true, true]);
-        assert_eq!(required("timed; tier 1"), [true, false]);
+        assert_eq!(required(Tier::T2), [true, true]);
+        assert_eq!(required(Tier::T1), [true, false]);
         assert_eq!(
             places.map(|place| times_problem(None, &place)),
             [true, true]

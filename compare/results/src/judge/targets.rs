@@ -86,6 +86,7 @@ mod tests {
     use crate::judge::claims::claims;
     use crate::judge::list::joined;
     use crate::testing::scenario::{self, each};
+    use crate::testing::{US, timed};
 
     /// Asks about stage 1's claim to be 1.1 times as fast as stage 0, which takes 20 µs.
     #[test]
@@ -123,7 +124,7 @@ mod tests {
         timed; - wmma
             -
         ");
-        let run = scenario::run("timed");
+        let run = timed(US);
         let view = View::alone(&run);
         let claims = claims(&view);
         let asked = targets(&view, &claims, Some(10.0));

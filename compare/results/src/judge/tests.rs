@@ -7,7 +7,7 @@ use super::verdict::{Report, Since, of_differences, report, report_of_checks, re
 use super::*;
 use crate::table::{Figure, Kind, ProblemPlace, Table};
 use crate::testing::scenario::{self, each, run, sides};
-use crate::testing::{CPASYNC, GPU, WMMA, table};
+use crate::testing::{CPASYNC, GPU, US, WMMA, emulated, table, timed};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::timing::Regime;
@@ -488,7 +488,7 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
         assert!(best_of(view, stage, "scalar", &causal).is_none());
     });
     // Without a median it is no latency.
-    let untimed = run("timed; wmma gpu mission: p50 none");
+    let untimed = timed(US).with_columns("wmma gpu mission", "p50 none");
     assert_eq!(untimed.table.latency(&WMMA.into(), &place()), None);
 }
 
@@ -554,9 +554,10 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
 
 #[test]
 fn figures_are_of_the_tables_gpu_wherever_the_emulator_ran() {
-    let emulated = run("emulated; card NVIDIA H100; named 2");
-    let table = table(&[run("timed")]);
-    assert_eq!(View::of_run(&emulated, &table).gpu(), Some(GPU));
+    let emulated_beside_h100 = emulated().on_card("NVIDIA H100").named("2");
+    let table = table(&[timed(US)]);
+    let view_of_run = View::of_run(&emulated_beside_h100, &table);
+    assert_eq!(view_of_run.gpu(), Some(GPU));
     ask_table("emulated; card NVIDIA H100", |view| {
         assert_eq!(view.gpu(), None)
     });
@@ -722,8 +723,8 @@ fn a_problem_at_the_power_limit_is_won_or_lost_in_the_sustained_regime() {
 /// It has a time, too: that of its new side while it was interleaved.
 #[test]
 fn a_pair_is_no_latency() {
-    let timed = run("timed");
-    let pair = timed
+    let run = timed(US);
+    let pair = run
         .table
         .rows()
         .find(|row| matches!(row.kind, Kind::Pair { .. }) && row.has(Metric::P50))

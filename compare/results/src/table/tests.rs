@@ -7,7 +7,9 @@ use super::results::BUILD;
 use super::run::{Rebased, newest_run};
 use super::*;
 use crate::testing::scenario::{each, row, run, view};
-use crate::testing::{CPASYNC, US, VARIANTS, WMMA, emulated, instance, mission, results, timed};
+use crate::testing::{
+    CPASYNC, US, VARIANTS, WMMA, emulated, instance, mission, results, table, timed,
+};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::Verdict;
@@ -115,7 +117,9 @@ fn a_session_replaces_rows_of_its_keys() {
 
 #[test]
 fn a_time_of_the_same_key_is_that_of_the_later_session() {
-    let (_, table) = view("timed & timed 31 19 14");
+    let first = timed(US).named("1");
+    let second = timed([31.0, 19.0, 14.0]).named("2");
+    let table = table(&[first, second]);
     let row = table
         .latency(&WMMA.into(), &mission())
         .expect("both sessions timed it");
@@ -125,7 +129,9 @@ fn a_time_of_the_same_key_is_that_of_the_later_session() {
 
 #[test]
 fn a_time_that_a_later_session_did_not_take_stays() {
-    let (_, table) = view("timed & timed 31 19 14; - wmma");
+    let first = timed(US).named("1");
+    let second = timed([31.0, 19.0, 14.0]).without_rows("wmma").named("2");
+    let table = table(&[first, second]);
     let row = table
         .latency(&WMMA.into(), &mission())
         .expect("the first session timed it");
@@ -134,7 +140,8 @@ fn a_time_that_a_later_session_did_not_take_stays() {
 
 #[test]
 fn a_pair_is_stale_where_its_base_alone_has_changed() {
-    let (stages, table) = view("timed @ timed; identity 0 new");
+    let stages = timed(US).with_identity(0, "new").session.stages;
+    let table = table(&[timed(US)]);
     let (new, base) = (CPASYNC.into(), WMMA.into());
     let pair = table.pair(&new, &base, &mission()).unwrap();
     assert!(kernels::is_stale(&stages, pair));
@@ -144,7 +151,8 @@ fn a_pair_is_stale_where_its_base_alone_has_changed() {
 
 #[test]
 fn a_pair_is_stale_where_its_subject_alone_has_changed() {
-    let (stages, table) = view("timed @ timed; identity 1 new");
+    let stages = timed(US).with_identity(1, "new").session.stages;
+    let table = table(&[timed(US)]);
     let (new, base) = (CPASYNC.into(), WMMA.into());
     let pair = table.pair(&new, &base, &mission()).unwrap();
     assert!(kernels::is_stale(&stages, pair));
@@ -154,7 +162,8 @@ fn a_pair_is_stale_where_its_subject_alone_has_changed() {
 
 #[test]
 fn verdicts_over_more_cases_of_the_same_kernel_cover_a_passing_row() {
-    let (_, whole) = view("timed; wmma gpu all: cases 9");
+    let measured = timed(US).with_columns("wmma gpu all", "cases 9");
+    let whole = table(&[measured.named("1")]);
     let answers = each(
         "wmma gpu all: cases 2
         wmma gpu all: cases 9
@@ -223,7 +232,7 @@ fn what_the_sources_no_longer_declare_goes() {
 /// rows stay as they were: STALE.
 #[test]
 fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
-    let (_, measured) = view("timed; built 96 0");
+    let measured = table(&[timed(US).built_throughout(96, 0).named("1")]);
     let restamped = std::cell::RefCell::new(measured);
     let answers = each(
         "timed; built 96 0; identity 0 commented
@@ -312,7 +321,7 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
 
 #[test]
 fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
-    let built = run("timed; built 96 0").table;
+    let built = timed(US).built_throughout(96, 0).table;
     let rebased = |words: &str| {
         let run = run(&format!("timed; built 104 0; {words}"));
         run.on_current_sources(&built)
@@ -325,8 +334,10 @@ fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
     // What the sources' build says of the same code is theirs.
     assert_eq!(registers("sources 0 new"), Some(96.0));
     assert_eq!(registers("wmma ptxas: code other"), Some(104.0));
-    let mut changed =
-        run("timed; built 96 0; + wmma | mission f16 full normal:0 | gpu; sources 0 new");
+    let mut changed = timed(US)
+        .built_throughout(96, 0)
+        .with_row(row("wmma | mission f16 full normal:0 | gpu"));
+    changed.session.stages[0].identity = "new".into();
     assert!(changed.on_current_sources(&built).left_out.is_empty());
     changed.row_mut(WMMA, Kind::Latency(mission())).code = Some("other".into());
     let Rebased { left_out, .. } = changed.on_current_sources(&built);
@@ -334,7 +345,8 @@ fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
         left_out.iter().eq([&WMMA.into()]),
         "though other rows of it stay"
     );
-    assert!(!run("timed; built 96 0; - !ptxas").has_evidence());
+    let built_alone = timed(US).built_throughout(96, 0).without_rows("!ptxas");
+    assert!(!built_alone.has_evidence());
 }
 
 #[test]
@@ -345,9 +357,10 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     let mut results = Results::default();
     assert!(results.is_empty() && results.main(&[]).is_none());
     results.put(Some("nvidia-h200"), &whole);
+    let on_gpu_alone = timed(US).without_rows("!gpu").named("1");
     results
         .gpus
-        .insert("nvidia-l4".into(), view("timed; - !gpu").1);
+        .insert("nvidia-l4".into(), table(&[on_gpu_alone]));
     results.write(folder.path()).unwrap();
     fs::create_dir(folder.path().join("notes")).unwrap();
     // A run is no table, nor is what is hidden.
@@ -361,7 +374,7 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     assert!(read.gpus.keys().eq(["nvidia-h200", "nvidia-l4"]));
     assert_eq!(read.main(&stages), Some("nvidia-h200"), "it has most rows");
     let (rebuilt, fresh) = view("timed; - !gpu @ emulated; rebuilt");
-    let other = view("timed; rebuilt; - !gpu").1;
+    let other = table(&[timed(US).rebuilt().without_rows("!gpu").named("1")]);
     read.gpus.insert("nvidia-l4".into(), other);
     assert_eq!(read.main(&rebuilt), Some("nvidia-l4"), "of these kernels");
     read.gpus.insert("nvidia-l4".into(), fresh);
@@ -389,7 +402,10 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
 
 #[test]
 fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
-    let whole = run("timed; built 96 0; clean; + wmma | mission f16 full normal:0 | gpu");
+    let whole = timed(US)
+        .built_throughout(96, 0)
+        .clean()
+        .with_row(row("wmma | mission f16 full normal:0 | gpu"));
     let folder = tempfile::tempdir().unwrap();
     // The session comes last: where writing stops there is no run.
     fs::create_dir(folder.path().join(ROWS)).unwrap();
@@ -421,7 +437,7 @@ fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
 #[test]
 fn a_time_below_the_floor_of_its_gpu_is_refused_where_a_table_is_read() {
     let mut results = Results::default();
-    results.put(Some("nvidia-h200"), &view("timed").1);
+    results.put(Some("nvidia-h200"), &table(&[timed(US).named("1")]));
     for (file, line) in [
         (
             ROWS,
@@ -544,14 +560,14 @@ fn what_cannot_be_read_says_where_and_why() {
     );
     // A column of another version is left out.
     let mut read = Table::default();
-    let text = serde_json::to_string(&run("emulated").table.rows().next()).unwrap();
+    let text = serde_json::to_string(&emulated().table.rows().next()).unwrap();
     read.parse(
         ROWS,
         text.replace("\"by\"", "\"other\":1,\"by\"").as_bytes(),
         Path::new(ROWS),
     )
     .unwrap();
-    assert_eq!(read.rows().next(), run("emulated").table.rows().next());
+    assert_eq!(read.rows().next(), emulated().table.rows().next());
 }
 
 #[test]
@@ -579,12 +595,13 @@ fn the_newest_finished_run_is_found() {
         Err(error) => Err(error),
     };
     assert_eq!(newest(folder.path()).unwrap(), None);
-    for (name, words) in [
-        ("2-b", "emulated"),
-        ("1-a", "emulated"),
-        ("3-c", "emulated; partial 1 2"),
+    let interrupted = emulated().partial(1, 2);
+    for (name, run) in [
+        ("2-b", emulated()),
+        ("1-a", emulated()),
+        ("3-c", interrupted),
     ] {
-        run(words).write(&folder.path().join(name)).unwrap();
+        run.write(&folder.path().join(name)).unwrap();
     }
     fs::create_dir(folder.path().join("notes")).unwrap();
     fs::write(folder.path().join("README.md"), "").unwrap();

@@ -208,6 +208,21 @@ impl Run {
         self.changed(|session| session.stages[stage].claims.truncate(count))
     }
 
+    /// Replaces what a claim of a stage promises.
+    pub fn with_bound(
+        self,
+        stage: usize,
+        claim: usize,
+        metric: Metric,
+        relation: Relation,
+    ) -> Self {
+        self.changed(|session| {
+            let replaced = &mut session.stages[stage].claims[claim];
+            replaced.metric = metric;
+            replaced.relation = relation;
+        })
+    }
+
     /// Interrupts the run.
     pub fn partial(self, finished: usize, planned: usize) -> Self {
         self.changed(|session| session.progress = Progress::Partial { finished, planned })

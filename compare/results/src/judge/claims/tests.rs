@@ -1,7 +1,7 @@
 use super::*;
 use crate::table::{ProblemPlace, Run, Source, VariantMeta};
-use crate::testing::scenario::{self, each, run};
-use crate::testing::{GPU, SCALAR, instances, ladder};
+use crate::testing::scenario::{self, each, row, run};
+use crate::testing::{GPU, PeerArm, SCALAR, US, instances, ladder, timed};
 use Verdict::{NoData, Pass};
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -216,9 +216,12 @@ fn claims_against_peers_are_about_the_fastest_right_rival() {
         torch-flash PASS, torch-flash PASS
     ");
     // A faster variant that the claim is not about does not stand for it.
-    let mut run = run(
-        "timed; peers mission 20 torch-flash 25; variant cpasync cpasync-64x64; beside stage1-cpasync/cpasync-64x64 mission 10 torch-flash 25",
-    );
+    let flash = [PeerArm::right("torch-flash", 25.0)];
+    let faster = "stage1-cpasync/cpasync-64x64";
+    let mut run = timed(US)
+        .peers("mission", 20.0, &flash)
+        .with_variant("cpasync", "cpasync-64x64")
+        .beside(faster, &ProblemPlace::claims(Dtype::F16), 10.0, &flash);
     assert!(judged(&run, 1, 2).starts_with("PASS"));
     run.session.stages[1].claims[2].family = "cpasync-32x64".into();
     assert!(judged(&run, 1, 2).starts_with("FAIL"));
@@ -385,18 +388,22 @@ fn bounds_hold_where_the_figure_is() {
 
 #[test]
 fn a_claim_is_about_the_instances_of_its_own_element_type() {
-    let mut run = run(
-        "timed; built 96 0; at-most 1 1 registers 96; + cpasync | e4m3 d64 sm_90a | ptxas | registers 97; + cpasync | mission e4m3 full | emulator | tiles 1",
-    );
+    let mut run = timed(US)
+        .built_throughout(96, 0)
+        .with_bound(1, 1, Metric::Registers, Relation::AtMost { bound: 96.0 })
+        .with_row(row("cpasync | e4m3 d64 sm_90a | ptxas | registers 97"))
+        .with_row(row("cpasync | mission e4m3 full | emulator | tiles 1"));
     run.session.stages[1].claims[1].place.dtype = Dtype::E4m3;
     assert!(judged(&run, 1, 1).starts_with("FAIL"));
 }
 
 #[test]
 fn a_figures_claim_is_about_the_instances_of_its_own_head_size() {
-    let mut run = run(
-        "timed; built 96 0; at-most 1 1 registers 96; + cpasync | f16 d128 sm_90a | ptxas | registers 97; + cpasync | wide f16 full | emulator | tiles 1",
-    );
+    let mut run = timed(US)
+        .built_throughout(96, 0)
+        .with_bound(1, 1, Metric::Registers, Relation::AtMost { bound: 96.0 })
+        .with_row(row("cpasync | f16 d128 sm_90a | ptxas | registers 97"))
+        .with_row(row("cpasync | wide f16 full | emulator | tiles 1"));
     assert!(judged(&run, 1, 1).starts_with("PASS: cpasync-32x64 (sm_90a) 96"));
     run.session.stages[1].claims[1].place.shape = "wide".into();
     let wide = judged(&run, 1, 1);
@@ -465,7 +472,7 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
         stage0-scalar has no family wmma-qk
     ");
     // What a device refuses is no base.
-    let run = run("timed; refused scalar");
+    let run = timed(US).without_variant("scalar");
     let findings = [0, 1].map(|claim| judged(&run, 0, claim));
     assert_eq!(
         findings,

@@ -4,8 +4,8 @@ use super::*;
 use crate::judge::verdict::of_differences;
 use crate::table::Figure;
 use crate::table::digest::Texts;
-use crate::testing::scenario::{self, each, row, run, set, sides};
-use crate::testing::{SCALAR, US, WMMA, mission, table, timed};
+use crate::testing::scenario::{self, each, row, set, sides};
+use crate::testing::{SCALAR, US, WMMA, emulated, mission, table, timed};
 use common::verdict::Verdict;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -259,7 +259,7 @@ fn a_change_of_the_clock_is_not_the_kernels_and_hides_no_change_of_it() {
 #[test]
 fn a_session_does_not_have_two_times_of_one_kernel() {
     let base = timed(US);
-    let edited = run("timed 16 20 15");
+    let edited = timed([16.0, 20.0, 15.0]);
     let (old, new) = (of_run(&base, "1"), of_run(&edited, "1"));
     let compared = compare(&old, &new, true, &base.session.stages).differences;
     let changed: Vec<_> = compared
@@ -387,8 +387,9 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
     ");
     // Two speeds in one kernel: its median is anywhere between them.
     let two_speeds = [[20.0, 24.0]; 20].concat();
-    let wide = |words| run(words).sampled(SCALAR, mission(), &two_speeds);
-    let wide_differences = differences(&wide("timed"), &wide("timed; rebuilt"));
+    let base = timed(US).sampled(SCALAR, mission(), &two_speeds);
+    let new = timed(US).rebuilt().sampled(SCALAR, mission(), &two_speeds);
+    let wide_differences = differences(&base, &new);
     let of_scalar = wide_differences.iter().find(|d| d.ratio.is_some()).unwrap();
     assert_eq!(of_scalar.subject.as_str(), SCALAR);
     assert_eq!(of_scalar.change, Change::Inconclusive);
@@ -514,7 +515,7 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     let row = table.latency(&WMMA.into(), &mission()).unwrap();
     assert_eq!(failing(&table, row), None);
     // Of another backend there is nothing but what the build says.
-    let compared = differences(&timed(US), &run("emulated"));
+    let compared = differences(&timed(US), &emulated());
     for d in &compared {
         assert!(d.source() != Source::Gpu && d.group != Group::Latency);
     }

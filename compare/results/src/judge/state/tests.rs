@@ -2,7 +2,7 @@ use super::*;
 use crate::judge::verdict;
 use crate::table::Run;
 use crate::testing::scenario::{self, each, run};
-use crate::testing::{CPASYNC, WMMA, emulated, instances};
+use crate::testing::{CPASYNC, US, WMMA, emulated, instances, table, timed};
 use common::faults::{Caught, Fault};
 
 fn states(view: &View<'_>) -> String {
@@ -145,8 +145,11 @@ fn each_state_has_its_cause_and_its_end() {
         selected 3 NOT MEASURED: Green, NoData([]), Green
     "#);
     // A run is judged by itself, a table by what it has.
-    let selected = run("emulated; - wmma all; stages 0").named("2");
-    let (_, emulated_table) = scenario::view("emulated");
+    let selected = emulated()
+        .without_rows("wmma all")
+        .of_stages(&["0"])
+        .named("2");
+    let emulated_table = table(&[emulated().named("1")]);
     let on_table = states(&View::of_run(&selected, &emulated_table));
     let of_tables = each(
         "none
@@ -170,23 +173,25 @@ fn each_state_has_its_cause_and_its_end() {
 
 #[test]
 fn a_stage_of_e4m3_alone_has_no_c4_in_the_quick_tier_and_needs_it_in_every_other() {
-    let state_in = |tier: usize, dtypes: &[Dtype]| {
-        let mut run = run(&format!("emulated; tier {tier}; cpasync all: C4 none"));
+    let state_in = |tier: Tier, dtypes: &[Dtype]| {
+        let mut run = emulated()
+            .changed(|session| session.tier = tier)
+            .with_columns("cpasync all", "C4 none");
         run.session.stages[1].variants[0].kernels = instances("cpasync-32x64", dtypes);
         let view = View::alone(&run);
         state(&view, &view.stages[1], &CPASYNC.into())
     };
     let lacking = State::NoData(vec![GateId::C4]);
-    assert_eq!(state_in(0, &[Dtype::E4m3]), State::Green);
-    assert_eq!(state_in(1, &[Dtype::E4m3]), lacking);
-    assert_eq!(state_in(0, &[Dtype::F16, Dtype::E4m3]), lacking);
+    assert_eq!(state_in(Tier::T0, &[Dtype::E4m3]), State::Green);
+    assert_eq!(state_in(Tier::T1, &[Dtype::E4m3]), lacking);
+    assert_eq!(state_in(Tier::T0, &[Dtype::F16, Dtype::E4m3]), lacking);
 }
 
 #[test]
 fn what_the_sanitizer_finds_fails_the_variant() {
     use Verdict::{Fail, NoData, Pass};
     let ended = [[Pass, Pass], [NoData, Fail], [Pass, NoData]].map(|verdicts| {
-        let run = run("timed; clean").sanitized(CPASYNC, verdicts);
+        let run = timed(US).clean().sanitized(CPASYNC, verdicts);
         let mut gates = gates(&View::alone(&run), &CPASYNC.into());
         let c7 = gates.remove(&GateId::C7).unwrap();
         let (passed, cases) = (c7.passed, c7.of);
@@ -319,7 +324,7 @@ fn a_failure_is_said_once() {
         C5 None
     ");
     assert_eq!(
-        exit(&run("timed; wmma gpu mission !pair: C5 fail x")),
+        exit(&timed(US).with_columns("wmma gpu mission !pair", "C5 fail x")),
         "1 FAIL"
     );
 }
@@ -367,7 +372,7 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
         with_row.extend(row);
         runs.push((what, with_row));
     }
-    let survived = run("emulated; scalar self-test: S1 fail");
+    let survived = emulated().with_columns("scalar self-test", "S1 fail");
     runs.push(("a mutant that survives", survived));
     let mut lines = String::new();
     for (what, tested) in runs {
