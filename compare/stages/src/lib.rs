@@ -15,6 +15,7 @@ use results::table::{Negative, StageMeta, StoreError};
 use results::workspace;
 use std::path::Path;
 
+/// All stages, in the order of the ladder.
 pub static STAGES: &[&dyn Attention] = &[
     &stage0_scalar::Scalar,
     &stage1_cpasync::CpAsync,
@@ -49,6 +50,7 @@ const LIBRARY: [&str; 9] = [
 /// fails is refuted, which is no error.
 pub const NEGATIVES: &str = "negatives.json";
 
+/// The stages as loaded, with the GPU that they run on.
 pub struct Ladder {
     pub stages: Vec<LoadedStage>,
     pub gpu: Result<CudaDevice, String>,
@@ -94,6 +96,7 @@ impl Ladder {
         Ok(Self { stages, gpu })
     }
 
+    /// Loads the stages without a GPU, for this reason.
     pub fn without_gpu(reason: &str) -> anyhow::Result<Self> {
         Ok(Self {
             stages: load()?,
@@ -156,6 +159,7 @@ pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String>
     ))
 }
 
+/// Loads the stages of the ladder.
 pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
     STAGES
         .iter()
@@ -188,6 +192,7 @@ fn read_model(path: &Path) -> anyhow::Result<Model> {
     Ok(serde_json::from_slice(&std::fs::read(path)?)?)
 }
 
+/// Returns the stages as built, without a GPU.
 pub fn builds() -> anyhow::Result<Vec<StageMeta>> {
     Ok(Ladder::without_gpu("not asked for")?.builds()?)
 }

@@ -53,6 +53,7 @@ pub fn shown<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Row> {
         .filter(|row| withheld(view, row).is_none())
 }
 
+/// Returns the median time, in microseconds; NaN where there is none.
 pub fn p50(row: &Row) -> f64 {
     row.value(Metric::P50).unwrap_or(f64::INFINITY)
 }
@@ -82,6 +83,7 @@ pub fn fastest<'a>(view: &View<'_>, rows: impl Iterator<Item = &'a Row>) -> Opti
     })
 }
 
+/// Returns the latency of a family's fastest variant on a problem.
 pub fn best_of<'a>(
     view: &'a View<'_>,
     stage: &StageMeta,

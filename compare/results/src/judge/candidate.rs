@@ -8,6 +8,7 @@ use crate::table::{Figure, Judged, Kind, Place, Row, Table};
 use common::metric::Metric;
 use common::verdict::Verdict;
 
+/// What is known of a kernel from outside of the ladder.
 pub struct Candidate {
     pub device: String,
     /// The row over all cases and what was timed.
@@ -48,6 +49,7 @@ impl Candidate {
         }
     }
 
+    /// Returns the outcome of `compare candidate`.
     pub fn exit(&self) -> Exit {
         if self.is_interrupted {
             return Exit::Interrupted;

@@ -13,6 +13,7 @@ use crate::table::{Claim, Judged, Kind, Negative, Relation, Row, StageMeta, Subj
 use common::metric;
 use common::verdict::{GateId, Verdict};
 
+/// The verdict on a claim, with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub verdict: Verdict,
@@ -50,6 +51,7 @@ fn judge<'a>(view: &'a View<'_>, stage: &StageMeta, claim: &Claim) -> Option<Evi
     }
 }
 
+/// A claim of a stage, with what the table shows of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     pub stage: String,
@@ -75,10 +77,12 @@ impl Claimed {
         self.row.as_ref().filter(|row| row.base().is_some())
     }
 
+    /// Returns the session that measured what decides the claim.
     pub fn session(&self) -> Option<&str> {
         self.row.as_ref().map(|row| row.session.as_str())
     }
 
+    /// Returns the verdict of a claim that is not recorded as refuted.
     pub fn verdict(&self) -> Option<Verdict> {
         self.negative.is_none().then_some(self.finding.verdict)
     }
@@ -88,10 +92,12 @@ impl Claimed {
         self.verdict() == Some(Verdict::Fail) && !self.is_stale
     }
 
+    /// Returns whether the run that is judged leaves the claim undecided.
     pub fn is_ambiguous(&self) -> bool {
         self.verdict() == Some(Verdict::Ambiguous) && self.is_of_run
     }
 
+    /// Returns the record that refutes the claim, if the claim passes nevertheless.
     pub fn is_unexpected(&self) -> Option<&Negative> {
         let passes = self.finding.verdict == Verdict::Pass && !self.is_stale;
         self.negative.as_ref().filter(|_| passes)
@@ -144,6 +150,7 @@ pub fn restate(table: &mut Table, stages: &[StageMeta]) {
     table.extend(claims.iter().map(Claimed::row));
 }
 
+/// Returns all claims of the ladder, as the table shows them.
 pub fn claims(view: &View<'_>) -> Vec<Claimed> {
     session::claims(view.stages)
         .map(|(stage, claim)| claimed(view, stage, claim))

@@ -26,6 +26,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
 
+/// The way in which a figure or verdict differs, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -42,6 +43,7 @@ pub enum Change {
 }
 
 impl Change {
+    /// All changes, in the order in which pages count them.
     pub const ALL: [Change; 6] = [
         Change::Worse,
         Change::Inconclusive,
@@ -64,6 +66,7 @@ impl Change {
     }
 }
 
+/// The part of a comparison that a difference belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -101,6 +104,7 @@ impl Group {
     }
 }
 
+/// The thing that differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     Gate(GateId),
@@ -130,6 +134,7 @@ pub enum About {
     GpuModel,
 }
 
+/// A difference between two tables in one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     pub subject: Subject,
@@ -236,6 +241,7 @@ impl Difference {
         Self { required, ..self }
     }
 
+    /// Returns the place of the row that differs.
     pub fn place(&self) -> Place<'_> {
         match &self.about {
             About::Row(kind) => kind.place(),
@@ -243,6 +249,7 @@ impl Difference {
         }
     }
 
+    /// Returns the source of the row that differs.
     pub fn source(&self) -> Source {
         match &self.about {
             About::Row(kind) => kind.source(),
@@ -268,6 +275,7 @@ impl Difference {
     }
 }
 
+/// All differences between two tables.
 pub struct Comparison {
     /// The differences in the order of the ladder; those that concern most come first within a
     /// stage.

@@ -36,6 +36,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Returns the view of a committed table, without a run.
     pub fn committed(stages: &'a [StageMeta], table: &'a Table) -> Self {
         Self {
             stages,
@@ -44,6 +45,7 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Returns the view of a run by itself.
     pub fn alone(run: &'a Run) -> Self {
         Self {
             stages: &run.session.stages,
@@ -66,6 +68,7 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Returns the stage of this id.
     pub fn stage(&self, id: &str) -> Option<&'a StageMeta> {
         by_id(self.stages, id)
     }
@@ -97,10 +100,12 @@ impl<'a> View<'a> {
         self.run.is_none_or(|run| run.scope.is_all())
     }
 
+    /// Returns whether the report is about a run of the quickest tier.
     pub fn is_quick(&self) -> bool {
         self.run.is_some_and(|run| run.tier == Tier::T0)
     }
 
+    /// Returns whether the run that is judged measured the row.
     pub fn is_of_run(&self, row: &Row) -> bool {
         self.run.is_some_and(|run| run.name == row.session)
     }
@@ -117,6 +122,7 @@ impl<'a> View<'a> {
         run.or_else(|| self.table.newest_on_gpu())
     }
 
+    /// Returns the GPU model that times are of.
     pub fn gpu(&self) -> Option<&str> {
         self.on_gpu().and_then(Session::gpu)
     }

@@ -34,6 +34,7 @@ pub fn outcome(ratio: Figure) -> Change {
     Change::from_ratio(&ratio.ratio(), 0.0)
 }
 
+/// Returns the outcome of ours against a peer, as pages name it.
 pub fn word(outcome: Change) -> &'static str {
     match outcome {
         Change::Faster => "faster",
@@ -49,6 +50,7 @@ pub fn score(ratios: &[Figure]) -> String {
     format!("{}: {tally}", count(ratios.len(), "problem", "problems"))
 }
 
+/// Returns whether a row is about a variant of the ladder.
 pub fn is_ours(view: &View<'_>, row: &Row) -> bool {
     view.stage(row.subject.stage()).is_some()
 }

@@ -10,6 +10,7 @@ use common::problem::Dtype;
 use common::verdict::{GateId, Verdict};
 use std::collections::BTreeMap;
 
+/// What the gates show of a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
     /// No gate fails, and everything that can be measured was.
@@ -23,6 +24,7 @@ pub enum State {
     Stale,
 }
 
+/// A gate that a variant fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub subject: Subject,

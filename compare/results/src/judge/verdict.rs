@@ -13,6 +13,7 @@ use common::verdict::{GateId, Verdict};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Every gate passes, and each claim that fails is recorded as refuted.
@@ -27,6 +28,7 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Returns the exit of what has failed or is inconclusive; failures come first.
     pub fn of(has_failed: bool, is_inconclusive: bool) -> Self {
         if has_failed {
             Exit::Fail
@@ -37,6 +39,7 @@ impl Exit {
         }
     }
 
+    /// Returns the exit code of the process.
     pub fn code(self) -> u8 {
         match self {
             Exit::Pass => 0,
@@ -51,6 +54,7 @@ impl Exit {
 /// The action where nothing is failed, stale, undecided or missing.
 pub const NOTHING: &str = "No action needed.";
 
+/// The verdict on a whole report or comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overall {
     pub exit: Exit,
@@ -88,6 +92,7 @@ impl fmt::Display for Overall {
     }
 }
 
+/// The answers to all questions about a view.
 pub struct Report<'a> {
     pub view: View<'a>,
     /// The state of each variant, in the order of the ladder.
@@ -122,6 +127,7 @@ pub struct Regressed<'a> {
 }
 
 impl Report<'_> {
+    /// Returns the missing evidence without which the report is inconclusive.
     pub fn required(&self) -> impl Iterator<Item = &Missing> {
         self.missing.iter().filter(|missing| missing.required)
     }
@@ -136,6 +142,7 @@ impl Report<'_> {
         })
     }
 
+    /// Returns the verdict: the first concern that the report raises, or PASS.
     pub fn overall(&self) -> Overall {
         let concerns = concerns(self);
         let has_failed = concerns.iter().any(|concern| concern.exit == Exit::Fail);

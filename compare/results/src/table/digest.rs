@@ -66,6 +66,7 @@ struct Position {
 }
 
 impl Texts {
+    /// Returns no files yet, of this folder.
     pub fn at(folder: &Path) -> Self {
         Self {
             folder: folder.to_path_buf(),
@@ -84,14 +85,17 @@ impl Texts {
         Ok(texts)
     }
 
+    /// Returns the text of a file; nothing if it is absent.
     pub fn file(&self, name: &str) -> &[u8] {
         self.files.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the path of a file of the folder.
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.join(file)
     }
 
+    /// Returns whether `accept` wrote digests of the table.
     pub fn has_digests(&self) -> bool {
         self.files.contains_key(DIGESTS)
     }

@@ -99,6 +99,7 @@ fn others(sessions: usize) -> String {
 }
 
 impl StoreError {
+    /// Returns the error of a path that cannot be read, by its source.
     pub fn read(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Read {
             path: path.to_path_buf(),
@@ -106,6 +107,7 @@ impl StoreError {
         }
     }
 
+    /// Returns the error of a path that cannot be written, by its source.
     pub fn write(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Write {
             path: path.to_path_buf(),

@@ -88,6 +88,7 @@ impl Kind {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
     }
 
+    /// Returns where a row of this kind stands.
     pub fn place(&self) -> Place<'_> {
         match self {
             Self::Checked(_) | Self::PeerSession | Self::Sanitized => Place::All,
@@ -116,6 +117,7 @@ impl Kind {
         }
     }
 
+    /// Returns what measures rows of this kind.
     pub fn source(&self) -> Source {
         match self {
             Self::Declared(_) => Source::Kernel,
@@ -315,6 +317,7 @@ pub struct ProblemPlace {
 }
 
 impl ProblemPlace {
+    /// Returns the place of a problem with warm caches.
     pub fn new(shape: &str, dtype: Dtype, mask: Mask) -> Self {
         Self {
             shape: shape.to_string(),
@@ -340,6 +343,7 @@ impl ProblemPlace {
         shape.map_or(0, |s| s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim)
     }
 
+    /// Returns the extents of the shape, if its text is one.
     pub fn extents(&self) -> Option<Shape> {
         parse_shape(&self.shape).ok()
     }

@@ -253,6 +253,7 @@ pub fn not_launched(reason: &str) -> GateResult {
     GateResult::fail(GateId::C1, format!("the launch failed: {reason}"))
 }
 
+/// Returns the results that fail.
 pub fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
     results
         .iter()

@@ -14,6 +14,7 @@ use common::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+/// Rows by key, with the sessions that measured them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub(super) rows: BTreeMap<Key, Row>,
@@ -22,18 +23,22 @@ pub struct Table {
 
 /// The rows by name.
 impl Table {
+    /// Returns all rows, in the order of their keys.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
     }
 
+    /// Returns the keys of all rows, in order.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.rows.keys()
     }
 
+    /// Returns whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
+    /// Returns the row of a key.
     pub fn get(&self, key: &Key) -> Option<&Row> {
         self.rows.get(key)
     }
@@ -43,6 +48,7 @@ impl Table {
         self.rows.get_mut(key)
     }
 
+    /// Returns the row of a subject and kind.
     pub fn row(&self, subject: &Subject, kind: Kind) -> Option<&Row> {
         self.get(&Key {
             subject: subject.clone(),
@@ -84,10 +90,12 @@ impl Table {
         self.row(ours, kind)
     }
 
+    /// Returns what a kernel declares of an instance.
     pub fn declared(&self, subject: &Subject, instance: Instance) -> Option<&Row> {
         self.row(subject, Kind::Declared(instance))
     }
 
+    /// Returns the rows of one source.
     pub fn rows_by(&self, source: Source) -> impl Iterator<Item = &Row> {
         self.rows().filter(move |row| row.source() == source)
     }
@@ -103,6 +111,7 @@ impl Table {
             .filter(|row| matches!(row.kind, Kind::PeerTime(_)))
     }
 
+    /// Returns the times at random problems.
     pub fn random_times(&self) -> impl Iterator<Item = &Row> {
         self.rows()
             .filter(|row| matches!(row.kind, Kind::RandomTime(_)))
@@ -118,10 +127,12 @@ impl Table {
         self.rows_by(Source::SelfTest)
     }
 
+    /// Returns the rows of single cases.
     pub fn cases(&self) -> impl Iterator<Item = &Row> {
         self.rows().filter(|row| row.kind.is_case())
     }
 
+    /// Returns the rows of a subject.
     pub fn about<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Row> + use<'a> {
         let first = Key {
             subject: subject.clone(),
@@ -162,6 +173,7 @@ pub struct Compiled<'a> {
 }
 
 impl<'a> Compiled<'a> {
+    /// Returns the instance that a row is about; `None` if it is no compiled one.
     pub fn new(row: &'a Row) -> Option<Self> {
         let Kind::Compiled { instance, arch } = &row.kind else {
             return None;
@@ -176,6 +188,7 @@ impl<'a> Compiled<'a> {
 
 /// The sessions.
 impl Table {
+    /// Returns the session that measured a row.
     pub fn session(&self, row: &Row) -> Option<&Session> {
         self.sessions.get(&row.session)
     }
@@ -187,6 +200,7 @@ impl Table {
         rows.filter_map(|row| self.session(row))
     }
 
+    /// Returns the newest session that ran on a GPU.
     pub fn newest_on_gpu(&self) -> Option<&Session> {
         self.sessions_on_gpu().max_by_key(|session| &session.name)
     }
@@ -220,10 +234,12 @@ impl Table {
         self.rows.insert(row.key(), row.rounded());
     }
 
+    /// Adds rows, in place of those with the same keys.
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
         rows.into_iter().for_each(|row| self.append(row));
     }
 
+    /// Keeps the rows that `stays` accepts.
     pub fn retain(&mut self, stays: impl Fn(&Row) -> bool) {
         self.rows.retain(|_, row| stays(row));
     }

@@ -22,6 +22,7 @@ pub enum Chips {
 }
 
 impl Chips {
+    /// All chips with formulas of their own.
     pub const ALL: [Self; 5] = [
         Self::Ampere,
         Self::Ada,
@@ -42,6 +43,7 @@ impl Chips {
     }
 }
 
+/// The way in which a metric is computed from those of Nsight Compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Formula {
     pub metric: Metric,

@@ -16,6 +16,7 @@ use std::path::Path;
 /// The folder of the table of the build.
 pub const BUILD: &str = "build";
 
+/// The committed tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     pub build: Table,
@@ -89,6 +90,7 @@ impl Results {
         compared
     }
 
+    /// Returns the table of a folder, to be changed.
     pub fn table_mut(&mut self, folder: &str) -> &mut Table {
         match folder {
             BUILD => &mut self.build,
@@ -100,6 +102,7 @@ impl Results {
         self.gpus.values_mut().chain([&mut self.build])
     }
 
+    /// Returns whether no table has rows.
     pub fn is_empty(&self) -> bool {
         self.build.is_empty() && self.gpus.is_empty()
     }
@@ -164,6 +167,7 @@ impl Results {
         files
     }
 
+    /// Writes all files below a folder.
     pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
         for file in self.files() {
             write_atomically(&folder.join(file.path), &file.bytes)?;

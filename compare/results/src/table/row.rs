@@ -33,6 +33,7 @@ pub struct Row {
     pub note: Option<String>,
 }
 
+/// The subject and kind by which a table finds a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub subject: Subject,
@@ -51,6 +52,7 @@ impl fmt::Display for Key {
 }
 
 impl Row {
+    /// Returns a row without figures and verdicts.
     pub fn new(subject: impl Into<Subject>, kind: Kind) -> Self {
         Self {
             subject: subject.into(),
@@ -65,6 +67,7 @@ impl Row {
         }
     }
 
+    /// Sets the conditions of its times.
     pub fn conditions(mut self, state: impl Into<String>) -> Self {
         self.conditions = Some(state.into());
         self
@@ -102,16 +105,19 @@ impl Row {
         }
     }
 
+    /// Sets the note.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
         self
     }
 
+    /// Adds a figure.
     pub fn figure(mut self, metric: Metric, value: impl Into<Figure>) -> Self {
         self.figures.insert(metric, value.into());
         self
     }
 
+    /// Adds figures.
     pub fn with_figures<F: Into<Figure>>(
         mut self,
         figures: impl IntoIterator<Item = (Metric, F)>,
@@ -122,6 +128,7 @@ impl Row {
         self
     }
 
+    /// Adds the verdicts of gates.
     pub fn with_verdicts<'a>(self, results: impl IntoIterator<Item = &'a GateResult>) -> Self {
         results.into_iter().fold(self, Row::verdict)
     }
@@ -132,6 +139,7 @@ impl Row {
         self
     }
 
+    /// Adds a verdict, unless the gate has failed already.
     pub fn judge(&mut self, gate: GateId, judged: Judged) {
         let before = self.verdicts.entry(gate).or_insert_with(|| judged.clone());
         if before.verdict != Verdict::Fail {
@@ -139,10 +147,12 @@ impl Row {
         }
     }
 
+    /// Returns where it stands.
     pub fn place(&self) -> Place<'_> {
         self.kind.place()
     }
 
+    /// Returns what measured it.
     pub fn source(&self) -> Source {
         self.kind.source()
     }
@@ -203,6 +213,7 @@ impl Row {
         figure.unwrap_or(f64::NAN.into())
     }
 
+    /// Returns the key by which a table finds it.
     pub fn key(&self) -> Key {
         Key {
             subject: self.subject.clone(),
@@ -210,12 +221,14 @@ impl Row {
         }
     }
 
+    /// Returns the reason of the first gate that fails.
     pub fn failure(&self) -> Option<&str> {
         self.failed()
             .next()
             .map(|(_, judged)| judged.reason.as_str())
     }
 
+    /// Returns the gates that fail.
     pub fn failed(&self) -> impl Iterator<Item = (GateId, &Judged)> {
         self.verdicts
             .iter()
@@ -229,6 +242,7 @@ impl Row {
         failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason))
     }
 
+    /// Returns the verdict of a gate.
     pub fn says(&self, gate: GateId) -> Option<Verdict> {
         self.verdicts.get(&gate).map(|judged| judged.verdict)
     }

@@ -13,6 +13,7 @@ use super::subject::Subject;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// What one session measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub session: Session,
@@ -43,6 +44,7 @@ fn subjects_left_out(stale: &Table, kept: &Table) -> BTreeSet<Subject> {
 }
 
 impl Run {
+    /// Returns a run without rows.
     pub fn new(session: Session) -> Self {
         Self {
             session,
@@ -61,10 +63,12 @@ impl Run {
         self.table.append(row);
     }
 
+    /// Adds rows, as [`Run::append`] does.
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
         rows.into_iter().for_each(|row| self.append(row));
     }
 
+    /// Returns the rows of single cases.
     pub fn cases(&self) -> impl Iterator<Item = &Row> {
         self.table.cases()
     }
@@ -81,6 +85,7 @@ impl Run {
         self.session.progress = Progress::Partial { finished, planned };
     }
 
+    /// Returns the variants of the session's stages.
     pub fn variants(&self) -> impl Iterator<Item = Subject> {
         self.session.stages.iter().flat_map(StageMeta::subjects)
     }

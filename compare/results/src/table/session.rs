@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+/// The circumstances under which rows were measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     /// `20261125T070721Z-nvidia-h200`: names are in the order of time.
@@ -58,6 +59,7 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
+/// A stage as a session had it built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageMeta {
     /// `stage0-scalar`.
@@ -78,6 +80,7 @@ pub struct StageMeta {
     pub refused: Vec<(String, String)>,
 }
 
+/// A variant as a session had it built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VariantMeta {
     /// `wmma-qk-32x64`.
@@ -88,6 +91,7 @@ pub struct VariantMeta {
     pub kernels: Vec<KernelBuild>,
 }
 
+/// A kernel instance, with what was built of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelBuild {
     pub facts: KernelFacts,
@@ -95,6 +99,7 @@ pub struct KernelBuild {
     pub built: Vec<BuiltKernel>,
 }
 
+/// The machine code of an instance for one architecture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuiltKernel {
     pub ptxas: PtxasEntry,
@@ -116,6 +121,7 @@ impl VariantMeta {
         self.family == family || self.name == family
     }
 
+    /// Returns whether it has an instance for an element type.
     pub fn takes(&self, dtype: Dtype) -> bool {
         let mut kernels = self.kernels.iter();
         kernels.any(|kernel| kernel.facts.dtype == dtype)
@@ -126,6 +132,7 @@ impl VariantMeta {
         self.instance(dtype, 64)
     }
 
+    /// Returns the instance for an element type and head size.
     pub fn instance(&self, dtype: Dtype, head_dim: usize) -> Option<&KernelBuild> {
         self.kernels
             .iter()
@@ -134,20 +141,24 @@ impl VariantMeta {
 }
 
 impl StageMeta {
+    /// Returns the subjects of all variants.
     pub fn subjects(&self) -> impl Iterator<Item = Subject> {
         self.variants
             .iter()
             .map(|variant| self.subject(&variant.name))
     }
 
+    /// Returns the subject of a variant.
     pub fn subject(&self, variant: &str) -> Subject {
         Subject::variant(&self.id, variant)
     }
 
+    /// Returns the variant of this name.
     pub fn variant(&self, name: &str) -> Option<&VariantMeta> {
         self.variants.iter().find(|variant| variant.name == name)
     }
 
+    /// Returns whether it has an instance for an element type.
     pub fn takes(&self, dtype: Dtype) -> bool {
         self.variants.iter().any(|variant| variant.takes(dtype))
     }
@@ -159,6 +170,7 @@ impl StageMeta {
             .filter(move |variant| variant.is_of(family))
     }
 
+    /// Returns the subjects of a family's variants.
     pub fn family_subjects<'a>(&'a self, family: &'a str) -> impl Iterator<Item = Subject> + 'a {
         self.family(family)
             .map(|variant| self.subject(&variant.name))
@@ -214,6 +226,7 @@ pub fn claims(stages: &[StageMeta]) -> impl Iterator<Item = (&StageMeta, &Claim)
         .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)))
 }
 
+/// A statement of a stage about its kernels, which measurements refute or not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub family: String,
@@ -253,6 +266,7 @@ impl Claim {
         }
     }
 
+    /// Returns whether it is about the kernels on this GPU model.
     pub fn is_about(&self, gpu: Option<&str>) -> bool {
         self.gpu.is_none() || self.gpu.as_deref() == gpu
     }
@@ -334,6 +348,7 @@ fn reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 }
 
 impl Session {
+    /// Returns the GPU model on which the session ran.
     pub fn gpu(&self) -> Option<&str> {
         self.machine.gpu.name()
     }
@@ -364,6 +379,7 @@ impl Session {
         }
     }
 
+    /// Returns the session as tables keep it, without what is a run's alone.
     pub fn committed(&self) -> Self {
         Self {
             unmeasurable: BTreeMap::new(),
@@ -382,6 +398,7 @@ impl Session {
     }
 }
 
+/// The amount of evidence that a run was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tier {
     /// A few traced problems and extreme logits on each stage's default variant.
@@ -400,6 +417,7 @@ impl fmt::Display for Tier {
     }
 }
 
+/// Whether a run came to its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Progress {
@@ -413,6 +431,7 @@ pub enum Progress {
     },
 }
 
+/// The revision that the program was built from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Git {
@@ -425,6 +444,7 @@ pub enum Git {
     Unknown { reason: String },
 }
 
+/// The machine that a session ran on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// A short name for folders: `nvidia-h200`, `linux-x86-64`.
@@ -434,6 +454,7 @@ pub struct Machine {
     pub gpu: Gpu,
 }
 
+/// The GPU of a machine, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Gpu {
@@ -453,6 +474,7 @@ pub enum Gpu {
 }
 
 impl Gpu {
+    /// Returns the model.
     pub fn name(&self) -> Option<&str> {
         match self {
             Gpu::Present { name, .. } => Some(name),
@@ -509,6 +531,7 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Returns whether nothing was left out.
     pub fn is_all(&self) -> bool {
         *self == Self::default()
     }
@@ -542,6 +565,7 @@ impl fmt::Display for Selection {
     }
 }
 
+/// The compiler of the GPU code, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum DeviceCompiler {

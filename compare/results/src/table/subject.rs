@@ -9,6 +9,7 @@ use std::fmt;
 pub struct Subject(String);
 
 impl Subject {
+    /// Returns the subject of a variant of a stage.
     pub fn variant(stage: &str, variant: &str) -> Self {
         Self(format!("{stage}/{variant}"))
     }
@@ -23,6 +24,7 @@ impl Subject {
         self.0.split_once('/').map_or("", |(_, name)| name)
     }
 
+    /// Returns it as rows name it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

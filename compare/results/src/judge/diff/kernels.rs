@@ -12,6 +12,7 @@ pub struct Kernel {
     pub state: KernelState,
 }
 
+/// Whether a kernel is the same on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelState {
