@@ -1,11 +1,9 @@
 //! The ladder as built.
 
-use crate::judge::list::joined;
 use crate::table::kernels::identity;
 use crate::table::session::{BuiltKernel, DeviceCompiler, KernelBuild};
 use crate::table::{Claim, ProblemPlace, Row, StageMeta, Table, VariantMeta};
 use common::claim;
-use common::limits::Shortfall;
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
 
@@ -87,14 +85,16 @@ fn built(stage: &LoadedStage, kernel: &Kernel) -> KernelBuild {
 /// Describes what `kernels` of `variant` need and the device lacks; there is nothing to describe
 /// without kernels.
 fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<(String, String)> {
-    let shortfalls: Vec<_> = (kernels.iter())
-        .filter_map(|kernel| Some((kernel, stage.shortfall(kernel)?)))
-        .collect();
-    let (_, Shortfall { available, .. }) = shortfalls.first()?;
-    let needs = shortfalls.iter().map(|(kernel, Shortfall { needed, .. })| {
-        format!("{} d{} needs {needed}", kernel.dtype, kernel.head_dim)
-    });
-    let why = format!("{}; the device has {available}", joined(needs, ", "));
+    let mut available = None;
+    let mut needs = Vec::new();
+    for kernel in kernels {
+        if let Some(shortfall) = stage.shortfall(kernel) {
+            let instance = format!("{} d{}", kernel.dtype, kernel.head_dim);
+            needs.push(format!("{instance} needs {}", shortfall.needed));
+            available.get_or_insert(shortfall.available);
+        }
+    }
+    let why = format!("{}; the device has {}", needs.join(", "), available?);
     Some((variant.to_string(), why))
 }
 

@@ -7,11 +7,12 @@ use common::resources::multiprocessor;
 /// Returns how many blocks an occupancy amounts to, of a compiled instance whose declaration the
 /// table has and whose architecture is known.
 pub fn per_sm(table: &Table, row: &Row, occupancy: f64) -> Option<u32> {
-    let Compiled { instance, arch, .. } = Compiled::new(row)?;
-    let declared = table.declared(&row.subject, instance)?;
+    let compiled = Compiled::new(row)?;
+    let declared = table.declared(&row.subject, compiled.instance)?;
     let threads = declared.value(Metric::Threads)?;
-    let threads_of_sm = f64::from(multiprocessor(arch)?.threads);
-    Some((occupancy * threads_of_sm / threads).round() as u32)
+    let sm = multiprocessor(compiled.arch)?;
+    let blocks = occupancy * f64::from(sm.threads) / threads;
+    Some(blocks.round() as u32)
 }
 
 #[cfg(test)]

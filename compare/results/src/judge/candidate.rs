@@ -8,7 +8,7 @@ use crate::table::{Figure, Judged, Kind, Place, Row, Table};
 use common::metric::Metric;
 use common::verdict::Verdict;
 
-/// What is known of a kernel from outside of the ladder.
+/// The evidence about a kernel from outside of the ladder.
 pub struct Candidate {
     pub device: String,
     /// The row over all cases and what was timed.

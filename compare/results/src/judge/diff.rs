@@ -288,10 +288,11 @@ pub struct Comparison {
 /// Returns whether the session `new` was asked to run all that `base` ran: the same selection, or a
 /// whole tier that is not smaller, on the same backend.
 pub fn covers(base: &Session, new: &Session) -> bool {
-    let has_one_scope = (base.tier, &base.scope) == (new.tier, &new.scope);
-    (has_one_scope || new.scope.is_all() && new.tier >= base.tier)
-        && base.backend == new.backend
-        && base.device == new.device
+    if base.backend != new.backend || base.device != new.device {
+        return false;
+    }
+    let has_one_scope = base.tier == new.tier && base.scope == new.scope;
+    has_one_scope || new.scope.is_all() && new.tier >= base.tier
 }
 
 /// Returns the table after a run is accepted: the run's rows in place of those with the same keys,
@@ -377,18 +378,19 @@ struct Join<'a> {
 
 impl Join<'_> {
     fn judge(&self, key: &Key) -> Vec<Difference> {
-        match (self.base.get(key), self.new.get(key)) {
-            // The same row of the same session says nothing about a change.
-            (old, new) if old == new => vec![],
-            (Some(old), None) => self.lost(old).into_iter().collect(),
-            (Some(old), Some(new)) => {
-                let mut differences = self.verdicts(Some(old), new);
-                differences.extend(self.figures(old, new));
-                differences
-            }
-            (None, Some(new)) => self.added(new),
-            (None, None) => vec![],
+        let Some(old) = self.base.get(key) else {
+            return self.new.get(key).map_or(vec![], |new| self.added(new));
+        };
+        let Some(new) = self.new.get(key) else {
+            return self.lost(old).into_iter().collect();
+        };
+        // The same row of the same session says nothing about a change.
+        if old == new {
+            return vec![];
         }
+        let mut differences = self.verdicts(Some(old), new);
+        differences.extend(self.figures(old, new));
+        differences
     }
 
     /// Judges a row that only the new side has: by its verdicts, or as a new variant.

@@ -70,20 +70,25 @@ pub fn fastest<'a>(
     is_rival: impl Fn(&Subject) -> bool,
 ) -> Option<Rival<'a>> {
     let problem = ours.problem()?;
-    arms(table, problem)
-        .filter(|time| is_rival(&time.subject))
+    let mut rivals = Vec::new();
+    for time in arms(table, problem) {
+        if !is_rival(&time.subject) {
+            continue;
+        }
         // A wrong peer has no speedup, nor is one of ours timed against another.
-        .filter_map(|time| {
-            let over = table.peer_pair(&ours.subject, &time.subject, problem)?;
-            Some(Rival { time, over })
-        })
-        .filter(|rival| rival.over.regime() == ours.regime())
-        .min_by(|a, b| a.us().total_cmp(&b.us()))
+        let Some(over) = table.peer_pair(&ours.subject, &time.subject, problem) else {
+            continue;
+        };
+        if over.regime() == ours.regime() {
+            rivals.push(Rival { time, over });
+        }
+    }
+    rivals.into_iter().min_by(|a, b| a.us().total_cmp(&b.us()))
 }
 
 impl Rival<'_> {
-    /// Returns what the peer took when it was timed with ours. Its own row may be of another regime:
-    /// the fastest of ours has one of its own.
+    /// Returns what the peer took when it was timed with ours. Its own row may be of another
+    /// regime: the fastest of ours has one of its own.
     fn us(&self) -> f64 {
         if self.time.regime() == self.over.regime() {
             p50(self.time)
@@ -100,27 +105,37 @@ pub fn beside<'a>(
     ours: &Row,
     is_eligible: impl Fn(&Row) -> bool,
 ) -> Option<&'a Row> {
-    arms(table, ours.problem()?)
-        .filter(|row| row.session == ours.session && row.regime() == ours.regime())
-        .filter(|row| row.has(Metric::P50) && row.failure().is_none() && is_eligible(row))
+    let mut eligible = Vec::new();
+    for row in arms(table, ours.problem()?) {
+        let is_in_turn = row.session == ours.session && row.regime() == ours.regime();
+        let is_right = row.has(Metric::P50) && row.failure().is_none();
+        if is_in_turn && is_right && is_eligible(row) {
+            eligible.push(row);
+        }
+    }
+    eligible
+        .into_iter()
         .min_by(|a, b| p50(a).total_cmp(&p50(b)))
 }
 
 /// Returns the fastest of ours on a problem, as timed against peers, of those that are eligible and
-/// whose output is right. Where one was timed sustained, it is one of those: bursts at the power limit
-/// are shorter.
+/// whose output is right. Where one was timed sustained, it is one of those: bursts at the power
+/// limit are shorter.
 pub fn ours<'a>(
     view: &'a View<'_>,
     problem: &ProblemPlace,
     is_eligible: impl Fn(&Row) -> bool,
 ) -> Option<&'a Row> {
-    arms(&view.table, problem)
-        .filter(|row| is_ours(view, row) && is_eligible(row))
-        .filter(|row| row.failure().is_none())
-        .min_by(|a, b| {
-            let sustained_first = b.regime().cmp(&a.regime());
-            sustained_first.then(p50(a).total_cmp(&p50(b)))
-        })
+    let mut eligible = Vec::new();
+    for row in arms(&view.table, problem) {
+        if is_ours(view, row) && is_eligible(row) && row.failure().is_none() {
+            eligible.push(row);
+        }
+    }
+    eligible.into_iter().min_by(|a, b| {
+        let sustained_first = b.regime().cmp(&a.regime());
+        sustained_first.then(p50(a).total_cmp(&p50(b)))
+    })
 }
 
 /// Returns every problem that was timed against peers, in the newest session that did so: by

@@ -15,7 +15,7 @@ const WORST_GOAL: f64 = 1.10;
 /// The subject of the regret's row.
 const LIBRARY: &str = "attention-ladder";
 
-/// What the library's choice costs on random problems, beside the fastest variant of each.
+/// The cost of the library's choices on random problems, beside the fastest variant of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regret {
     /// The number of random problems where what was chosen has a time of a right output.

@@ -10,7 +10,7 @@ use common::problem::Dtype;
 use common::verdict::{GateId, Verdict};
 use std::collections::BTreeMap;
 
-/// What the gates show of a variant.
+/// The verdict of all gates on a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
     /// No gate fails, and everything that can be measured was.

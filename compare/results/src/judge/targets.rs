@@ -47,10 +47,11 @@ pub fn targets<'a>(
     claims: impl IntoIterator<Item = &'a Claimed>,
     goal_us: Option<f64>,
 ) -> Vec<Target<'a>> {
-    claims
-        .into_iter()
-        .filter_map(|claimed| target(view, claimed, goal_us))
-        .collect()
+    let mut targets = Vec::new();
+    for claimed in claims {
+        targets.extend(target(view, claimed, goal_us));
+    }
+    targets
 }
 
 fn target<'a>(view: &View<'_>, claimed: &'a Claimed, goal_us: Option<f64>) -> Option<Target<'a>> {
@@ -60,14 +61,18 @@ fn target<'a>(view: &View<'_>, claimed: &'a Claimed, goal_us: Option<f64>) -> Op
     };
     let before = best_of(view, view.stage(base.stage)?, base.family, &claim.place)?;
     let stage = view.stage(&claimed.stage)?;
-    let ours = best_of(view, stage, &claim.family, &claim.place)
-        .filter(|row| row.conditions == before.conditions);
+    let mut measured_us = None;
+    if let Some(ours) = best_of(view, stage, &claim.family, &claim.place)
+        && ours.conditions == before.conditions
+    {
+        measured_us = Some(p50(ours));
+    }
     Some(Target {
         claimed,
         at_least: *at_least,
         base: before.subject.clone(),
         base_us: p50(before),
-        measured_us: ours.map(p50),
+        measured_us,
         goal_us: goal_us.or_else(|| fastest_peer(view, &claim.place)),
     })
 }

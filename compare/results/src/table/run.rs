@@ -13,7 +13,7 @@ use super::subject::Subject;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What one session measured.
+/// The rows that one session measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub session: Session,

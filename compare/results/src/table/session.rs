@@ -356,27 +356,34 @@ impl Session {
     /// Returns why `accept` refuses it, whatever it measures.
     pub fn unacceptable(&self) -> Option<String> {
         let name = &self.name;
-        let is_of_part = (self.tier, self.backend) == (Tier::T1, BackendKind::Cuda);
         match &self.git {
-            Git::Commit { dirty: false, .. } if !self.source_lines => Some(format!(
+            Git::Commit { dirty: false, .. } => {}
+            Git::Commit { sha, .. } => {
+                return Some(format!(
+                    "{name} was built from {sha:.12} with uncommitted changes; commit them, and \
+                     run again"
+                ));
+            }
+            Git::Unknown { reason } => {
+                return Some(format!(
+                    "the source of {name} is unknown ({reason}); run it in a git checkout"
+                ));
+            }
+        }
+        if !self.source_lines {
+            return Some(format!(
                 "{name} was made by a program without debug information, so that hazards in it \
                  name no source lines; build it unstripped (no `strip`, no \
                  CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
-            )),
-            Git::Commit { dirty: false, .. } => is_of_part.then(|| {
-                format!(
-                    "{name} is of tier T1, a part of the cases that a table's gates stand for; \
-                     run `compare --full` for a table"
-                )
-            }),
-            Git::Commit { sha, .. } => Some(format!(
-                "{name} was built from {sha:.12} with uncommitted changes; commit them, and run \
-                 again"
-            )),
-            Git::Unknown { reason } => Some(format!(
-                "the source of {name} is unknown ({reason}); run it in a git checkout"
-            )),
+            ));
         }
+        if self.tier == Tier::T1 && self.backend == BackendKind::Cuda {
+            return Some(format!(
+                "{name} is of tier T1, a part of the cases that a table's gates stand for; run \
+                 `compare --full` for a table"
+            ));
+        }
+        None
     }
 
     /// Returns the session as tables keep it, without what is a run's alone.
@@ -417,7 +424,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// Whether a run came to its end.
+/// The progress of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Progress {

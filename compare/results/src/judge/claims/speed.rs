@@ -120,9 +120,9 @@ pub fn fastest_pair<'a>(
     fastest_of(view, &ours, &theirs, problem)
 }
 
-/// Returns the pair of the arms that are fastest alone: the run's before committed ones, and those of
-/// kernels as they are now before stale ones. A session of few variants decides nothing about the
-/// others, so that its age comes last.
+/// Returns the pair of the arms that are fastest alone: the run's before committed ones, and those
+/// of kernels as they are now before stale ones. A session of few variants decides nothing about
+/// the others, so that its age comes last.
 fn fastest_of<'a>(
     view: &'a View<'_>,
     ours: &[Subject],

@@ -12,7 +12,7 @@ pub struct Kernel {
     pub state: KernelState,
 }
 
-/// Whether a kernel is the same on both sides.
+/// The relation between the two sides of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelState {

@@ -1,0 +1,211 @@
+use super::*;
+use crate::testing::scenario::each;
+use common::problem::{Dtype, Mask};
+use common::verdict::GateResult;
+
+fn read(line: &str) -> Result<Row, serde_json::Error> {
+    serde_json::from_str(line)
+}
+
+#[test]
+fn a_row_is_one_line_of_flat_columns_that_reads_back() {
+    let mut row = Row::new(
+        "stage5-swizzle/swizzle-32x256-k4",
+        Kind::Latency(ProblemPlace::claims(Dtype::F16)),
+    )
+    .conditions("warm L2")
+    .figure(Metric::P50, (5.2741, 5.2722, 5.2758))
+    .figure(Metric::Samples, 500_usize)
+    .verdict(&GateResult::judge(GateId::C1, false, "NaN left"))
+    .rounded();
+    row.session = "20261125T070721Z-nvidia-h200".into();
+    (row.identity, row.code) = (Some("4fa9be5bc56bd684".into()), Some("0123".into()));
+    let line = serde_json::to_string(&row).unwrap();
+    insta::assert_snapshot!(line, @r#"{"subject":"stage5-swizzle/swizzle-32x256-k4","shape":"mission","dtype":"f16","mask":"full","by":"gpu","under":"warm L2","session":"20261125T070721Z-nvidia-h200","identity":"4fa9be5bc56bd684","code":"0123","p50":5.274,"p50_low":5.272,"p50_high":5.276,"samples":500,"C1":"fail","C1_reason":"NaN left"}"#);
+    assert_eq!(read(&line).unwrap(), row);
+    let unknown = line.replace("\"under\"", "\"until\"");
+    assert_eq!(
+        read(&unknown).unwrap(),
+        Row {
+            conditions: None,
+            ..row
+        }
+    );
+}
+
+fn problem() -> ProblemPlace {
+    ProblemPlace::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal)
+}
+
+fn case() -> CasePlace {
+    CasePlace {
+        problem: problem(),
+        input: "a b.safetensors".into(),
+    }
+}
+
+/// Returns one row of each kind, in the order of the kinds.
+fn row_of_each_kind() -> Vec<Row> {
+    use BackendKind::{Cuda, Emulated};
+    let instance = Instance {
+        dtype: Dtype::E4m3,
+        head_dim: 128,
+    };
+    let cold = ProblemPlace {
+        cold: true,
+        ..problem()
+    };
+    let site = "kernel.cu:166 __syncthreads: \"tile read\"";
+    let kinds = [
+        ("s/v", Kind::Declared(instance)),
+        (
+            "s/v",
+            Kind::Compiled {
+                instance,
+                arch: "sm_90a".into(),
+            },
+        ),
+        ("s/v", Kind::Checked(Emulated)),
+        ("s/v", Kind::Checked(Cuda)),
+        ("s/v", Kind::Case(Emulated, case())),
+        ("s/v", Kind::Case(Cuda, case())),
+        ("s/v", Kind::Counters(problem())),
+        ("s/v", Kind::Latency(cold)),
+        (
+            "s/v",
+            Kind::Pair {
+                problem: problem(),
+                base: "s/w".into(),
+            },
+        ),
+        ("s/v", Kind::RandomTime(problem())),
+        ("attention-ladder", Kind::Regret),
+        ("ceiling", Kind::PeerSession),
+        ("torch-flash", Kind::PeerTime(problem())),
+        (
+            "s/v",
+            Kind::PeerPair {
+                problem: problem(),
+                base: "torch-flash".into(),
+            },
+        ),
+        ("mine.py:attention", Kind::CandidateCase(case())),
+        ("s/v", Kind::Profile(problem())),
+        ("s/v", Kind::Sanitized),
+        ("self-test", Kind::Fault("timers".into())),
+        ("s/v", Kind::Site(site.into())),
+        ("self-test", Kind::whole_timer()),
+        ("self-test", Kind::timer("injected delay")),
+        ("s/f", Kind::Claim("f p50 over x on mission".into())),
+        ("a.safetensors", Kind::GivenOutput("out, full mask".into())),
+    ];
+    kinds.map(|(subject, kind)| Row::new(subject, kind)).into()
+}
+
+#[test]
+fn a_row_of_each_kind_reads_back() {
+    for row in row_of_each_kind() {
+        let read = read(&serde_json::to_string(&row).unwrap()).unwrap();
+        assert_eq!(read, row);
+        // Two kinds with the same columns are equal, and still two.
+        let (kind, before) = (format!("{:?}", read.kind), format!("{:?}", row.kind));
+        assert_eq!(kind, before);
+    }
+}
+
+#[test]
+fn no_kind_comes_before_the_first() {
+    for row in row_of_each_kind() {
+        assert!(Kind::FIRST <= row.kind, "{:?}", row.kind);
+    }
+}
+
+#[test]
+fn what_is_no_row_or_cannot_be_is_refused_by_its_column() {
+    let answers = each(
+        r#"[]
+            {"by":"gpu"}
+            {"subject":"s/v"}
+            {"subject":"s/v","by":"nobody"}
+            {"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}
+            {"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}
+            {"subject":"s/v","by":"gpu","dtype":"f16"}
+            {"subject":"s/v","by":"gpu","p50":"fast"}
+            {"subject":"s/v","by":"gpu","C1":"perhaps"}
+            {"subject":"s/v","by":"gpu","p50":0}
+            {"subject":"s/v","by":"gpu","p50":-5.2}
+            {"subject":"s/v","by":"gpu","p50":null}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.0,"p50_high":5.1}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
+            {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"ptxas","spill_bytes":-8}
+            {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"ncu","profiled_ns":0}
+            {"subject":"s/v","by":"gpu","speedup_p50":0.0}
+            {"subject":"s/v","by":"ptxas"}
+            {"subject":"s/v","dtype":"f16","head_dim":64,"by":"ptxas"}
+            {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"kernel"}
+            {"subject":"s/v","by":"gpu","against":"s/w"}
+            {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"emulator","against":"s/w"}
+            {"subject":"s/v","item":"x","by":"draw"}"#,
+        |line| read(line).unwrap_err().to_string(),
+    );
+    insta::assert_snapshot!(answers, @r#"
+    []
+        invalid type: sequence, expected columns at line 1 column 0
+    {"by":"gpu"}
+        missing field `subject`
+    {"subject":"s/v"}
+        missing field `by`
+    {"subject":"s/v","by":"nobody"}
+        column `by`: unknown variant `nobody`, expected one of `kernel`, `ptxas`, `emulator`, `gpu`, `draw`, `peers`, `ncu`, `compute-sanitizer`, `self-test`, `claim`, `input`
+    {"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}
+        missing field `mask`
+    {"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}
+        missing field `dtype`
+    {"subject":"s/v","by":"gpu","dtype":"f16"}
+        missing field `head_dim`
+    {"subject":"s/v","by":"gpu","p50":"fast"}
+        column `p50`: invalid type: string "fast", expected f64
+    {"subject":"s/v","by":"gpu","C1":"perhaps"}
+        column `C1`: unknown variant `perhaps`, expected one of `pass`, `fail`, `no_data`, `ambiguous`
+    {"subject":"s/v","by":"gpu","p50":0}
+        s/v on all by gpu: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":-5.2}
+        s/v on all by gpu: p50 is -5.2, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":null}
+        s/v on all by gpu: p50 is NaN, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
+        s/v on all by gpu: p50 is 5.2 [5.3, 5.4], which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.0,"p50_high":5.1}
+        s/v on all by gpu: p50 is 5.2 [5, 5.1], which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
+        s/v on all by gpu: p50 is 5.2 [5.1, NaN], which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
+        an interval has two ends: `p50_low` and `p50_high`
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
+        duplicate field `p50` at line 1 column 48
+    {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"ptxas","spill_bytes":-8}
+        s/v on f16 d64 sm_90a by ptxas: spilled bytes is -8, which cannot be measured: it must be 0 or a positive number; measure it again
+    {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"ncu","profiled_ns":0}
+        s/v on mission f16 full by ncu: time under ncu is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","speedup_p50":0.0}
+        s/v on all by gpu: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"ptxas"}
+        no row by ptxas has these columns of a place and of another arm
+    {"subject":"s/v","dtype":"f16","head_dim":64,"by":"ptxas"}
+        no row by ptxas has these columns of a place and of another arm
+    {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"kernel"}
+        no row by kernel has these columns of a place and of another arm
+    {"subject":"s/v","by":"gpu","against":"s/w"}
+        no row by gpu has these columns of a place and of another arm
+    {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"emulator","against":"s/w"}
+        no row by emulator has these columns of a place and of another arm
+    {"subject":"s/v","item":"x","by":"draw"}
+        no row by draw has these columns of a place and of another arm
+    "#);
+    // An error that is no number is a finding.
+    let row = read(r#"{"subject":"s/v","by":"gpu","max_error":null}"#).unwrap();
+    assert!(row.value(Metric::MaxError).unwrap().is_nan());
+}
