@@ -14,7 +14,7 @@ pub mod testing;
 pub use fit::fit;
 pub use regret::{regret, unseen_regret};
 
-use common::choice::{Choice, Chooser, Gpu, Model, Wanted};
+use common::choice::{Chooser, Gpu, Model, Wanted};
 use common::metric::Metric;
 use common::problem::Problem;
 use common::stage::{LoadedStage, Prepared};
@@ -111,8 +111,10 @@ pub fn choose<'p>(
 /// Returns the variant that is chosen for a problem, if the place is one that a variant can run.
 fn chosen(chooser: &Chooser, stages: &[LoadedStage], place: &ProblemPlace) -> Option<Subject> {
     let problem = place.problem()?;
-    let Choice { stage, prepared } = chooser.choose(stages, &problem, Wanted::default()).ok()?;
-    Some(Subject::variant(stage.info().id, &prepared.kernel.variant))
+    let choice = chooser.choose(stages, &problem, Wanted::default()).ok()?;
+    let stage = choice.stage.info();
+    let kernel = choice.prepared.kernel;
+    Some(Subject::variant(stage.id, &kernel.variant))
 }
 
 fn loaded<'a>(stages: &'a [LoadedStage], subject: &Subject) -> Option<&'a LoadedStage> {

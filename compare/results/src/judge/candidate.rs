@@ -100,10 +100,13 @@ impl Candidate {
     /// Returns the time of the fastest rival over its own, on each problem with a rival that is
     /// right.
     pub fn ratios(&self) -> Vec<Figure> {
-        self.own()
-            .filter_map(|row| fastest(&self.timed, row, |_| true))
-            .map(|rival| rival.over.estimate(Metric::SpeedupP50))
-            .collect()
+        let mut ratios = Vec::new();
+        for row in self.own() {
+            if let Some(rival) = fastest(&self.timed, row, |_| true) {
+                ratios.push(rival.over.estimate(Metric::SpeedupP50));
+            }
+        }
+        ratios
     }
 }
 

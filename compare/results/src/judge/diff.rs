@@ -320,11 +320,12 @@ pub fn compare(base: &Table, new: &Table, covers: bool, stages: &[StageMeta]) ->
         drift_in_cycles: Drift::between(base, new, cycles),
     };
     let keys: BTreeSet<&Key> = base.keys().chain(new.keys()).collect();
-    let mut differences: Vec<Difference> = keys
-        .into_iter()
-        .filter(|key| is_compared(&key.kind))
-        .flat_map(|key| join.judge(key))
-        .collect();
+    let mut differences = Vec::new();
+    for key in keys {
+        if is_compared(&key.kind) {
+            differences.extend(join.judge(key));
+        }
+    }
     // Of cases only those whose errors changed; the row over all of them has the rest.
     differences.retain(|d| !d.is_case() || d.change != Change::Unchanged);
     let rank = |subject: &Subject| {

@@ -240,17 +240,29 @@ fn read_kind(
     subject: &Subject,
     place: PlaceColumns,
 ) -> Result<Kind, ColumnError> {
-    use PlaceColumns::{All, Case, Named, Problem};
     let source = columns.required("by")?;
-    if let Some(base) = columns.read("against")? {
-        return match (source, place) {
-            (Source::Gpu, Problem(problem)) => Ok(Kind::Pair { problem, base }),
-            (Source::Peers, Problem(problem)) => Ok(Kind::PeerPair { problem, base }),
-            _ => Err(ColumnError::NoKind {
-                source_name: source,
-            }),
-        };
+    let kind = match columns.read("against")? {
+        Some(base) => kind_of_pair(source, place, base),
+        None => kind_of_arm(source, place, subject),
+    };
+    kind.ok_or(ColumnError::NoKind {
+        source_name: source,
+    })
+}
+
+fn kind_of_pair(source: Source, place: PlaceColumns, base: Subject) -> Option<Kind> {
+    let PlaceColumns::Problem(problem) = place else {
+        return None;
+    };
+    match source {
+        Source::Gpu => Some(Kind::Pair { problem, base }),
+        Source::Peers => Some(Kind::PeerPair { problem, base }),
+        _ => None,
     }
+}
+
+fn kind_of_arm(source: Source, place: PlaceColumns, subject: &Subject) -> Option<Kind> {
+    use PlaceColumns::{All, Case, Named, Problem};
     let kind = match (source, place) {
         (
             Source::Kernel,
@@ -284,13 +296,9 @@ fn read_kind(
         (Source::SelfTest, Named(item)) => Kind::Fault(item),
         (Source::Claim, Named(item)) => Kind::Claim(item),
         (Source::Input, Named(item)) => Kind::GivenOutput(item),
-        _ => {
-            return Err(ColumnError::NoKind {
-                source_name: source,
-            });
-        }
+        _ => return None,
     };
-    Ok(kind)
+    Some(kind)
 }
 
 fn read_figures(columns: &Columns, row: &mut Row) -> Result<(), ColumnError> {

@@ -8,7 +8,7 @@
 //! `sums.txt` has a checksum of each line. It decides nothing: it names the line where a digest is
 //! not right.
 
-use super::error::StoreError;
+use super::error::{Result, StoreError};
 use super::files::{TableFile, lines as json_lines, read, to_lines};
 use super::names::{self, DIGESTS, FILES, SUMS};
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,7 @@ impl Texts {
     }
 
     /// Reads what a folder has of a table's files.
-    pub fn read(folder: &Path) -> Result<Self, StoreError> {
+    pub fn read(folder: &Path) -> Result<Self> {
         let mut texts = Self::at(folder);
         for file in names::ALL {
             if let Some(text) = read(&texts.path(file))? {
@@ -128,7 +128,7 @@ impl Texts {
 
     /// Refuses a table that is not as `accept` wrote it. Returns the digest of its choice, if it
     /// has one.
-    pub fn verify(&self) -> Result<Option<String>, StoreError> {
+    pub fn verify(&self) -> Result<Option<String>> {
         if !self.has_digests() {
             return Err(StoreError::NoDigests {
                 path: self.folder.clone(),
@@ -162,7 +162,7 @@ impl Texts {
     }
 
     /// Reads `digests.jsonl`.
-    fn written(&self) -> Result<Digests, StoreError> {
+    fn written(&self) -> Result<Digests> {
         let path = self.path(DIGESTS);
         let mut digests = Digests::default();
         let mut format = None;
@@ -325,11 +325,7 @@ pub fn of_choice(text: &[u8]) -> String {
 }
 
 /// Refuses a choice that is not what `accept` fitted to the table.
-pub fn verify_choice(
-    path: &Path,
-    text: Option<&[u8]>,
-    written: Option<&str>,
-) -> Result<(), StoreError> {
+pub fn verify_choice(path: &Path, text: Option<&[u8]>, written: Option<&str>) -> Result<()> {
     let computed = text.map(of_choice);
     if computed.as_deref() != written {
         return Err(StoreError::Choice {

@@ -1,7 +1,7 @@
 //! The kernels as they are now: the identity and machine code that a row of them has.
 
 use super::kind::Kind;
-use super::merge::{Compiled, Table};
+use super::merge::Table;
 use super::row::Row;
 use super::session::{StageMeta, by_id};
 use super::subject::Subject;
@@ -59,11 +59,12 @@ pub fn code(built: &Table, arch: Option<&str>, row: &Row) -> Option<String> {
 
 /// Returns one hash over all instances of a variant.
 fn code_of_all_instances(built: &Table, arch: Option<&str>, subject: &Subject) -> Option<String> {
-    let codes: Vec<&str> = built
-        .compiled(subject)
-        .filter(|compiled| Some(compiled.arch) == arch)
-        .filter_map(|Compiled { row, .. }| row.code.as_deref())
-        .collect();
+    let mut codes = Vec::new();
+    for compiled in built.compiled(subject) {
+        if Some(compiled.arch) == arch {
+            codes.extend(compiled.row.code.as_deref());
+        }
+    }
     if codes.is_empty() {
         return None;
     }

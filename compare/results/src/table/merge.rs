@@ -2,7 +2,7 @@
 
 use super::digest::Texts;
 use super::draws;
-use super::error::StoreError;
+use super::error::{Result, StoreError};
 use super::files::{TableFile, checked_lines, lines, read, to_lines};
 use super::kind::{Instance, Kind, Place, ProblemPlace, Source};
 use super::names::{DRAWS, FILES, ROWS, SESSIONS};
@@ -236,7 +236,9 @@ impl Table {
 
     /// Adds rows, in place of those with the same keys.
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
-        rows.into_iter().for_each(|row| self.append(row));
+        for row in rows {
+            self.append(row);
+        }
     }
 
     /// Keeps the rows that `stays` accepts.
@@ -273,10 +275,10 @@ impl Table {
         if row.place() != Place::All || row.failure().is_some() {
             return false;
         }
-        self.get(&row.key()).is_some_and(|before| {
-            before.identity == row.identity
-                && before.value(Metric::Cases) > row.value(Metric::Cases)
-        })
+        let Some(before) = self.get(&row.key()) else {
+            return false;
+        };
+        before.identity == row.identity && before.value(Metric::Cases) > row.value(Metric::Cases)
     }
 
     /// Drops what `stages` no longer declare, and sessions that no row names.
@@ -302,12 +304,9 @@ impl Table {
 
 /// Returns whether two rows differ in nothing but their session.
 fn is_repeated(row: &Row, before: &Row) -> bool {
-    let session = before.session.clone();
-    *before
-        == Row {
-            session,
-            ..row.clone()
-        }
+    let mut repeated = row.clone();
+    repeated.session.clone_from(&before.session);
+    repeated == *before
 }
 
 /// The parts that a session measures anew as a whole: nothing older stays of them.
@@ -419,7 +418,7 @@ fn declares(stage: &StageMeta, name: &str, kind: &Kind) -> bool {
 /// Reading and writing.
 impl Table {
     /// Reads the table that a folder's files are, edited or not.
-    pub fn parsed(texts: &Texts) -> Result<Self, StoreError> {
+    pub fn parsed(texts: &Texts) -> Result<Self> {
         let mut table = Self::default();
         for file in FILES {
             table.parse(file, texts.file(file), &texts.path(file))?;
@@ -428,7 +427,7 @@ impl Table {
     }
 
     /// Refuses times of another GPU than the newest session's, or of a session that is not there.
-    pub(super) fn verify_one_gpu(&self, folder: &Path) -> Result<(), StoreError> {
+    pub(super) fn verify_one_gpu(&self, folder: &Path) -> Result<()> {
         let newest = gpu_name(self.newest_on_gpu());
         for row in self.rows().filter(|row| row.has(Metric::P50)) {
             let gpu = gpu_name(self.session(row));
@@ -444,13 +443,13 @@ impl Table {
         Ok(())
     }
 
-    pub(super) fn read_file(&mut self, path: &Path, file: &str) -> Result<(), StoreError> {
+    pub(super) fn read_file(&mut self, path: &Path, file: &str) -> Result<()> {
         let bytes = read(path)?.unwrap_or_default();
         self.parse(file, &bytes, path)
     }
 
     /// Reads the text of one of its [`FILES`]; `path` is for messages.
-    pub fn parse(&mut self, file: &str, text: &[u8], path: &Path) -> Result<(), StoreError> {
+    pub fn parse(&mut self, file: &str, text: &[u8], path: &Path) -> Result<()> {
         if file == SESSIONS {
             for session in lines::<Session>(text, path)? {
                 self.sessions.insert(session.name.clone(), session);

@@ -3,7 +3,7 @@
 //! history.
 
 use super::digest::{Texts, of_choice, verify_choice};
-use super::error::StoreError;
+use super::error::Result;
 use super::files::{TableFile, entries, is_run, read, write_atomically};
 use super::kernels::is_stale;
 use super::kind::Kind;
@@ -29,7 +29,7 @@ pub struct Results {
 impl Results {
     /// Reads the tables below `folder`, each of which is as `accept` wrote it; none if there is no
     /// such folder.
-    pub fn read(folder: &Path) -> Result<Self, StoreError> {
+    pub fn read(folder: &Path) -> Result<Self> {
         let mut results = Self::default();
         for path in entries(folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -45,13 +45,13 @@ impl Results {
     }
 
     /// Reads a folder's table.
-    pub fn add(&mut self, folder: &str, texts: &Texts) -> Result<(), StoreError> {
+    pub fn add(&mut self, folder: &str, texts: &Texts) -> Result<()> {
         *self.table_mut(folder) = Table::parsed(texts)?;
         Ok(())
     }
 
     /// Refuses a folder whose files are not as `accept` wrote them.
-    pub fn verify(&mut self, folder: &str, texts: &Texts) -> Result<(), StoreError> {
+    pub fn verify(&mut self, folder: &str, texts: &Texts) -> Result<()> {
         if let Some(choice) = texts.verify()? {
             self.choices.insert(folder.to_string(), choice);
         }
@@ -65,7 +65,7 @@ impl Results {
     }
 
     /// Refuses a choice in `folder` that is not what was fitted to its table.
-    pub fn verify_choices(&self, folder: &Path) -> Result<(), StoreError> {
+    pub fn verify_choices(&self, folder: &Path) -> Result<()> {
         for gpu in self.gpus.keys() {
             let path = folder.join(format!("{gpu}.json"));
             let text = read(&path)?;
@@ -168,7 +168,7 @@ impl Results {
     }
 
     /// Writes all files below a folder.
-    pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
+    pub fn write(&self, folder: &Path) -> Result<()> {
         for file in self.files() {
             write_atomically(&folder.join(file.path), &file.bytes)?;
         }

@@ -1,7 +1,7 @@
 //! The folder of a run: `session.json` and `rows.jsonl`. Its rows of single cases are never
 //! committed.
 
-use super::error::StoreError;
+use super::error::{Result, StoreError};
 use super::files::{SESSION, entries, is_run, read, to_lines, write_atomically};
 use super::kernels;
 use super::kind::Kind;
@@ -65,7 +65,9 @@ impl Run {
 
     /// Adds rows, as [`Run::append`] does.
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
-        rows.into_iter().for_each(|row| self.append(row));
+        for row in rows {
+            self.append(row);
+        }
     }
 
     /// Returns the rows of single cases.
@@ -122,7 +124,7 @@ impl Run {
     }
 
     /// Reads the folder of a run, which was made from these stages.
-    pub fn read(folder: &Path, stages: &[StageMeta]) -> Result<Self, StoreError> {
+    pub fn read(folder: &Path, stages: &[StageMeta]) -> Result<Self> {
         let mut session = read_session(folder)?;
         let mut table = Table::default();
         table.sessions.insert(session.name.clone(), session.clone());
@@ -142,7 +144,7 @@ impl Run {
 
     /// Writes all files. The session comes last: if the run is killed between two files, it must
     /// not count more rows than there are.
-    pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
+    pub fn write(&self, folder: &Path) -> Result<()> {
         let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
         let session = Session {
             rows: self.table.rows().count(),
@@ -156,7 +158,7 @@ impl Run {
     }
 }
 
-fn read_session(folder: &Path) -> Result<Session, StoreError> {
+fn read_session(folder: &Path) -> Result<Session> {
     let path = folder.join(SESSION);
     let text = read(&path)?.ok_or_else(|| StoreError::NoRun {
         path: folder.to_path_buf(),
@@ -165,7 +167,7 @@ fn read_session(folder: &Path) -> Result<Session, StoreError> {
 }
 
 /// Returns the newest finished run in a folder of runs: names begin with the time.
-pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
+pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>> {
     let mut newest: Option<PathBuf> = None;
     for path in entries(folder)? {
         if is_run(&path) && matches!(read_session(&path)?.progress, Progress::Complete { .. }) {

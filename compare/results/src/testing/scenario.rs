@@ -203,11 +203,6 @@ impl Run {
         self.changed(|session| session.stages[stage].identity = identity.into())
     }
 
-    /// Keeps the first claims of a stage alone.
-    pub fn with_first_claims(self, stage: usize, count: usize) -> Self {
-        self.changed(|session| session.stages[stage].claims.truncate(count))
-    }
-
     /// Replaces what a claim of a stage promises.
     pub fn with_bound(
         self,
@@ -226,11 +221,6 @@ impl Run {
     /// Interrupts the run.
     pub fn partial(self, finished: usize, planned: usize) -> Self {
         self.changed(|session| session.progress = Progress::Partial { finished, planned })
-    }
-
-    /// Makes a gate one that the machine can measure.
-    pub fn measurable(self, gate: GateId) -> Self {
-        self.changed(|session| drop(session.unmeasurable.remove(&gate)))
     }
 
     /// Sets the GPU model on which the run was made.

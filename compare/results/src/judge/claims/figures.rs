@@ -174,10 +174,13 @@ fn evidence<'a>(
     instrument: Instrument,
 ) -> Option<Evidence<'a>> {
     let kind = instrument.kind(&claim.place);
-    let row = stage
-        .family_subjects(&claim.family)
-        .filter_map(|subject| view.table.row(&subject, kind.clone()))
-        // A stale row makes the finding stale.
+    let mut rows = Vec::new();
+    for subject in stage.family_subjects(&claim.family) {
+        rows.extend(view.table.row(&subject, kind.clone()));
+    }
+    // A stale row makes the finding stale.
+    let row = rows
+        .into_iter()
         .min_by_key(|row| (!view.is_stale(row), !view.is_of_run(row)))?;
     let mut statements = Statements::default();
     match comparisons(view.stages, stage, claim) {

@@ -28,8 +28,8 @@ impl Join<'_> {
         };
         let mut difference = self.difference(new, What::Gate(gate), judgement);
         difference.required &= gate != GateId::R1;
-        difference.base = was.map(|verdict| verdict.to_string());
-        difference.new = is.map(|verdict| verdict.to_string());
+        difference.base = was.as_ref().map(Verdict::to_string);
+        difference.new = is.as_ref().map(Verdict::to_string);
         Some(difference)
     }
 }

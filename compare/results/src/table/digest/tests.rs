@@ -69,7 +69,7 @@ impl Folder {
         });
     }
 
-    fn read(&self) -> Result<Results, StoreError> {
+    fn read(&self) -> Result<Results> {
         Results::read(self.0.path())
     }
 
