@@ -113,46 +113,74 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario::{candidate, each};
+    use crate::testing::scenario::{candidate, each_case, row};
+
+    const GREEN: &str = "C1 pass | C2 pass | C3 pass | C5 pass | C6 pass";
+
+    fn with_times(gates: &str, times: &[String]) -> Candidate {
+        let mut timed = candidate(gates);
+        for time in times {
+            timed.add(row(time));
+        }
+        timed
+    }
 
     /// Outputs that were timed count, too; those of a wrong rival do not.
     #[test]
     fn every_needed_gate_must_pass_and_none_may_fail() {
-        let answers = each(
-            "C1 pass | C2 pass | C3 pass | C5 pass | C6 pass
-            C2 pass | C3 pass | C5 pass | C6 pass
-            note none
-            C1 pass | C2 pass | C3 pass | C5 pass | C6 pass | C4 fail off
-            C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
-            C1 pass | C2 fail first | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
-            C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | L1 fail off
-            C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20; torch-flash | mission f16 full | peers | p50 20 | C2 fail off",
-            |line| {
-                let candidate = candidate(line);
-                let failures: Vec<String> = candidate.failures().collect();
-                format!("{:?}\n{}", candidate.exit(), failures.join("\n"))
-            },
-        );
+        let own = "mine.py:attention | mission f16 full | peers | p50 20";
+        let rival = "torch-flash | mission f16 full | peers | p50 20";
+        let without_c1 = "C2 pass | C3 pass | C5 pass | C6 pass";
+        let fails_c2 = "C1 pass | C2 fail first | C3 pass | C5 pass | C6 pass";
+        let cases = [
+            ("all gates that are needed pass", candidate(GREEN)),
+            ("C1 has no verdict", candidate(without_c1)),
+            ("no gate has a verdict", candidate("note none")),
+            (
+                "a gate that is not needed fails",
+                candidate(&format!("{GREEN} | C4 fail off")),
+            ),
+            (
+                "the timed output fails C2",
+                with_times(GREEN, &[format!("{own} | C2 fail off")]),
+            ),
+            (
+                "both a case and the timed output fail C2",
+                with_times(fails_c2, &[format!("{own} | C2 fail off")]),
+            ),
+            (
+                "the time is below the speed of light",
+                with_times(GREEN, &[format!("{own} | L1 fail off")]),
+            ),
+            (
+                "the timed output of a rival fails C2",
+                with_times(GREEN, &[own.to_string(), format!("{rival} | C2 fail off")]),
+            ),
+        ];
+        let answers = each_case(cases, |candidate| {
+            let failures: Vec<String> = candidate.failures().collect();
+            format!("{:?}\n{}", candidate.exit(), failures.join("\n"))
+        });
         insta::assert_snapshot!(answers, @"
-    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass
+    all gates that are needed pass
         Pass
-    C2 pass | C3 pass | C5 pass | C6 pass
+    C1 has no verdict
         Inconclusive
-    note none
+    no gate has a verdict
         Inconclusive
-    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass | C4 fail off
+    a gate that is not needed fails
         Fail
         FAIL C4 of mine.py:attention: off
-    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
+    the timed output fails C2
         Fail
         FAIL C2 of mine.py:attention: mission f16 full as timed: off
-    C1 pass | C2 fail first | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
+    both a case and the timed output fail C2
         Fail
         FAIL C2 of mine.py:attention: first
-    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | L1 fail off
+    the time is below the speed of light
         Fail
         FAIL L1 of mine.py:attention: mission f16 full as timed: off
-    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20; torch-flash | mission f16 full | peers | p50 20 | C2 fail off
+    the timed output of a rival fails C2
         Pass
     ");
         let interrupted = Candidate {

@@ -6,8 +6,8 @@ use super::peers::{self, outcome, problems};
 use super::verdict::{Report, Since, of_differences, report, report_of_checks, report_of_run};
 use super::*;
 use crate::table::{Figure, Kind, ProblemPlace, Table};
-use crate::testing::scenario::{self, each, run, sides};
-use crate::testing::{CPASYNC, GPU, US, WMMA, emulated, table, timed};
+use crate::testing::scenario::{self, each, each_case, run, sides};
+use crate::testing::{CPASYNC, GPU, PeerArm, US, WMMA, emulated, ladder, table, timed};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::timing::Regime;
@@ -636,39 +636,68 @@ fn a_committed_table_is_judged_by_its_rows() {
 /// has a faster figure of another day.
 #[test]
 fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
-    let older = "timed; peers mission 10 torch-default 30; peers big 10 torch-default 5";
-    let newer = "timed; peers mission 10 torch-default 20";
-    let answers = each(
-        &format!(
-            "timed; peers mission 10 torch-default 25 torch-math 99; peers long 10 torch-default 16 torch-math 99; peers wide 10 torch-default 9 torch-math 99; peers big 10 torch-default 50! torch-math 99
-            {older} & {newer}
-            {older} & {newer}; peers big 10 torch-default 5; cpasync peers big !pair: C2 fail
-            {older}; beside wmma mission 2 torch-default 30 & {newer}"
+    let default = |us| PeerArm::right("torch-default", us);
+    let math = PeerArm::right("torch-math", 99.0);
+    let older =
+        timed(US)
+            .peers("mission", 10.0, &[default(30.0)])
+            .peers("big", 10.0, &[default(5.0)]);
+    let newer = timed(US).peers("mission", 10.0, &[default(20.0)]);
+    let on_four_problems = timed(US)
+        .peers("mission", 10.0, &[default(25.0), math])
+        .peers("long", 10.0, &[default(16.0), math])
+        .peers("wide", 10.0, &[default(9.0), math])
+        .peers("big", 10.0, &[PeerArm::wrong("torch-default", 50.0), math]);
+    let newer_and_wrong_on_big = newer
+        .clone()
+        .peers("big", 10.0, &[default(5.0)])
+        .with_columns("cpasync peers big !pair", "C2 fail");
+    let place = ProblemPlace::new("mission", Dtype::F16, Mask::Full);
+    let older_and_faster = older.clone().beside(WMMA, &place, 2.0, &[default(30.0)]);
+    let cases = [
+        ("four problems, a wrong peer on one", vec![on_four_problems]),
+        (
+            "a newer session on one of two problems",
+            vec![older.clone(), newer.clone()],
         ),
-        |line| {
-            ask_table(line, |view| {
-                lines(problems(view).iter().map(|problem| {
-                    let rival = problem.fastest.unwrap();
-                    let outcome = outcome(rival.over.estimate(Metric::SpeedupP50));
-                    let (shape, ours) = (&problem.place.shape, problem.ours);
-                    let [us, theirs] = [ours, rival.time].map(show);
-                    format!("{shape}: {} {us}, {} {theirs}, {outcome:?} in {}", ours.subject, rival.time.subject, ours.session)
-                }))
-            })
-        },
-    );
+        (
+            "a newer session in which ours is wrong on one problem",
+            vec![older, newer_and_wrong_on_big],
+        ),
+        (
+            "an older session with a faster one of ours",
+            vec![older_and_faster, newer],
+        ),
+    ];
+    let answers = each_case(cases, |sessions| {
+        let table = scenario::table_of_sessions(sessions);
+        let stages = ladder();
+        let view = View::committed(&stages, &table);
+        let mut outcomes = Vec::new();
+        for problem in problems(&view) {
+            let rival = problem.fastest.unwrap();
+            let outcome = outcome(rival.over.estimate(Metric::SpeedupP50));
+            let (shape, ours) = (&problem.place.shape, problem.ours);
+            let [us, theirs] = [ours, rival.time].map(show);
+            outcomes.push(format!(
+                "{shape}: {} {us}, {} {theirs}, {outcome:?} in {}",
+                ours.subject, rival.time.subject, ours.session
+            ));
+        }
+        lines(outcomes)
+    });
     insta::assert_snapshot!(answers, @"
-    timed; peers mission 10 torch-default 25 torch-math 99; peers long 10 torch-default 16 torch-math 99; peers wide 10 torch-default 9 torch-math 99; peers big 10 torch-default 50! torch-math 99
+    four problems, a wrong peer on one
         mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 25.02, Faster in 1
         wide: stage1-cpasync/cpasync-32x64 10.01, torch-default 9.009, Slower in 1
         long: stage1-cpasync/cpasync-32x64 10.01, torch-default 16.02, Faster in 1
         big: stage1-cpasync/cpasync-32x64 10.01, torch-math 99.10, Faster in 1
-    timed; peers mission 10 torch-default 30; peers big 10 torch-default 5 & timed; peers mission 10 torch-default 20
+    a newer session on one of two problems
         mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Faster in 2
         big: stage1-cpasync/cpasync-32x64 10.01, torch-default 5.005, Slower in 1
-    timed; peers mission 10 torch-default 30; peers big 10 torch-default 5 & timed; peers mission 10 torch-default 20; peers big 10 torch-default 5; cpasync peers big !pair: C2 fail
+    a newer session in which ours is wrong on one problem
         mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Faster in 2
-    timed; peers mission 10 torch-default 30; peers big 10 torch-default 5; beside wmma mission 2 torch-default 30 & timed; peers mission 10 torch-default 20
+    an older session with a faster one of ours
         mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Faster in 2
         big: stage1-cpasync/cpasync-32x64 10.01, torch-default 5.005, Slower in 1
     ");

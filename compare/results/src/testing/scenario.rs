@@ -26,16 +26,34 @@ const SHORT: [(&str, &str); 3] = [("scalar", SCALAR), ("wmma", WMMA), ("cpasync"
 
 /// Returns each line with the answer to it below; `-` if that is nothing.
 pub fn each(cases: &str, ask: impl Fn(&str) -> String) -> String {
+    let lines = cases.lines().map(str::trim);
+    let named = lines
+        .filter(|line| !line.is_empty())
+        .map(|line| (line, line));
+    each_case(named, |line| ask(line))
+}
+
+/// Returns the name of each case with the answer below it; `-` if that is nothing.
+pub fn each_case<'a, T>(
+    cases: impl IntoIterator<Item = (&'a str, T)>,
+    ask: impl Fn(&T) -> String,
+) -> String {
     let mut answers = String::new();
-    for line in cases.lines().map(str::trim) {
-        if line.is_empty() {
-            continue;
-        }
-        let answer = ask(line).trim_end().replace('\n', "\n    ");
+    for (name, case) in cases {
+        let answer = ask(&case).trim_end().replace('\n', "\n    ");
         let shown = if answer.is_empty() { "-" } else { &answer };
-        answers += &format!("{line}\n    {shown}\n");
+        answers += &format!("{name}\n    {shown}\n");
     }
     answers
+}
+
+/// Returns the table of sessions, oldest first, which are named `1`, `2` and so on.
+pub fn table_of_sessions(sessions: &[Run]) -> Table {
+    let mut runs = Vec::new();
+    for (session, number) in sessions.iter().zip(1..) {
+        runs.push(session.clone().named(&number.to_string()));
+    }
+    table(&runs)
 }
 
 /// Returns the two runs of `BASE => NEW`, of which the second may begin as `same`.
@@ -395,14 +413,13 @@ fn unsupported(mut run: Run, variants: &[&str]) -> Run {
 /// is no session. The sources are those of a run.
 pub fn view(line: &str) -> (Vec<StageMeta>, Table) {
     let (sessions, sources) = line.split_once(" @ ").unwrap_or((line, "emulated"));
-    let runs: Vec<Run> = sessions
-        .split(" & ")
-        .filter(|words| *words != "none")
-        .zip(1..)
-        .map(|(words, n)| run(words).named(&n.to_string()))
-        .collect();
-    let table = table(&runs);
-    (run(sources).session.stages, table)
+    let mut runs = Vec::new();
+    for words in sessions.split(" & ") {
+        if words != "none" {
+            runs.push(run(words));
+        }
+    }
+    (run(sources).session.stages, table_of_sessions(&runs))
 }
 
 fn metric(name: &str) -> Option<Metric> {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::table::{ProblemPlace, Run, Source, VariantMeta};
-use crate::testing::scenario::{self, each, row, run};
-use crate::testing::{GPU, PeerArm, SCALAR, US, instances, ladder, timed};
+use crate::testing::scenario::{self, each, each_case, row, run};
+use crate::testing::{GPU, PeerArm, SCALAR, US, emulated, instances, ladder, timed};
 use Verdict::{NoData, Pass};
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -573,32 +573,49 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
     // A figure of another version of a kernel makes the finding stale, whatever the others are of;
     // a base that has changed, too; and a newer figure of another kernel does not hide one of the
     // kernels as they are.
-    let wide = "emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9";
-    let staleness = each(
-        &format!(
-            "{wide}; identity 1 another & {wide}; - cpasync-64x64 @ {wide}
-            timed; identity 0 another
-            timed; identity 0 another @ timed; identity 0 another
-            timed
-            timed & timed 24 20 15; identity 0 another"
+    let bound = Relation::AtMost { bound: 1e9 };
+    let wide = emulated()
+        .with_variant("cpasync", "cpasync-64x64")
+        .with_bound(1, 1, Metric::GlobalReadBytes, bound);
+    let older_of_both = wide.clone().with_identity(1, "another");
+    let newer_of_one = wide.clone().without_rows("cpasync-64x64");
+    let of_other_base = timed(US).with_identity(0, "another");
+    let faster_of_other_base = timed([24.0, 20.0, 15.0]).with_identity(0, "another");
+    let cases = [
+        (
+            "one of two figures is of an older kernel",
+            (vec![older_of_both, newer_of_one], wide),
         ),
-        |line| {
-            let (stages, table) = scenario::view(line);
-            let claims = claims(&View::committed(&stages, &table));
-            let words: Vec<String> = claims.iter().map(word).collect();
-            words.join("; ")
-        },
-    );
+        (
+            "the base has changed",
+            (vec![of_other_base.clone()], emulated()),
+        ),
+        (
+            "the sources are those of the session",
+            (vec![of_other_base.clone()], of_other_base),
+        ),
+        ("nothing has changed", (vec![timed(US)], emulated())),
+        (
+            "a newer figure is of another kernel",
+            (vec![timed(US), faster_of_other_base], emulated()),
+        ),
+    ];
+    let staleness = each_case(cases, |(sessions, sources)| {
+        let table = scenario::table_of_sessions(sessions);
+        let claims = claims(&View::committed(&sources.session.stages, &table));
+        let words: Vec<String> = claims.iter().map(word).collect();
+        words.join("; ")
+    });
     insta::assert_snapshot!(staleness, @"
-    emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9; identity 1 another & emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9; - cpasync-64x64 @ emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9
+    one of two figures is of an older kernel
         NO DATA; PASS; NO DATA; STALE PASS
-    timed; identity 0 another
+    the base has changed
         STALE PASS; STALE PASS; STALE PASS; PASS
-    timed; identity 0 another @ timed; identity 0 another
+    the sources are those of the session
         PASS; PASS; PASS; PASS
-    timed
+    nothing has changed
         PASS; PASS; PASS; PASS
-    timed & timed 24 20 15; identity 0 another
+    a newer figure is of another kernel
         STALE FAIL; STALE PASS; STALE PASS; PASS
     ");
 }
