@@ -6,9 +6,9 @@ use super::names::{DRAWS, ROWS, SESSIONS};
 use super::results::BUILD;
 use super::run::{Rebased, newest_run};
 use super::*;
-use crate::testing::scenario::{each, row, run, view};
+use crate::testing::scenario::{each, each_case, row, run, table_of_sessions, view};
 use crate::testing::{
-    CPASYNC, US, VARIANTS, WMMA, emulated, instance, mission, results, table, timed,
+    CPASYNC, PeerArm, US, VARIANTS, WMMA, emulated, instance, mission, results, table, timed,
 };
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -24,42 +24,115 @@ fn lines(of: impl IntoIterator<Item = String>) -> String {
 /// The rule is that of [`Table::merge`]; another arm, problem or source is another row.
 #[test]
 fn a_session_replaces_rows_of_its_keys() {
-    let read = "wmma ptxas: code a | loop_instructions 64";
-    let answers = each(
-        &format!(
-            "timed & timed 31 19 14; - scalar !pair
-            timed; peers mission 10 torch-flash 20 torch-math 90; peers long 10 torch-flash 20; beside wmma mission 30 torch-flash 20 & timed; peers mission 11 torch-flash 21
-            timed; + scalar | 1x1x17x64 f16 full | draw | p50 9; + wmma | 1x1x17x64 f16 full | draw | p50 8; + wmma | 1x1x18x64 f16 full | draw | p50 8 & timed; + scalar | 1x1x17x64 f16 full | draw | p50 7
-            emulated & emulated; - self-test
-            emulated & emulated; - zeros
-            emulated & emulated; - self-test !:
-            timed; built 96 0; {read} & timed; built 96 0; {read}
-            timed; built 96 0; {read} & timed; built 88 0; wmma ptxas: code a
-            timed; built 96 0; {read} & timed; built 88 0; wmma ptxas: code b
-            timed; built 96 0; {read}; wmma ptxas: code none & timed; built 88 0; wmma ptxas: code none"
+    let flash = |us| PeerArm::right("torch-flash", us);
+    let of_peers = timed(US)
+        .peers(
+            "mission",
+            10.0,
+            &[flash(20.0), PeerArm::right("torch-math", 90.0)],
+        )
+        .peers("long", 10.0, &[flash(20.0)])
+        .beside(WMMA, &mission(), 30.0, &[flash(20.0)]);
+    let newer_of_peers = timed(US).peers("mission", 11.0, &[flash(21.0)]);
+    let of_random_problems = timed(US)
+        .with_row(row("scalar | 1x1x17x64 f16 full | draw | p50 9"))
+        .with_row(row("wmma | 1x1x17x64 f16 full | draw | p50 8"))
+        .with_row(row("wmma | 1x1x18x64 f16 full | draw | p50 8"));
+    let newer_of_one_problem =
+        timed(US).with_row(row("scalar | 1x1x17x64 f16 full | draw | p50 7"));
+    let built = |registers| timed(US).built_throughout(registers, 0);
+    let read = built(96).with_columns("wmma ptxas", "code a | loop_instructions 64");
+    let read_without_code = read.clone().with_columns("wmma ptxas", "code none");
+    let cases = [
+        (
+            "a session without one variant",
+            (
+                Source::Gpu,
+                [
+                    timed(US),
+                    timed([31.0, 19.0, 14.0]).without_rows("scalar !pair"),
+                ],
+            ),
         ),
-        |line| {
-            let (_, table) = view(line);
-            let source = match line {
-                _ if line.contains("peers") => Source::Peers,
-                _ if line.contains("draw") => Source::Draw,
-                _ if line.contains("ptxas") => Source::Ptxas,
-                _ if line.contains("emulated") => Source::SelfTest,
-                _ => Source::Gpu,
-            };
-            let is_shown = |row: &&Row| source != Source::Ptxas || row.subject.as_str() == WMMA;
-            let rows = table.rows_by(source).filter(is_shown).map(|row| {
-                let metrics = [Metric::P50, Metric::Registers, Metric::LoopInstructions];
-                let values = metrics.into_iter().filter_map(|metric| row.value(metric));
-                let figures: String = values.map(|value| format!(" {value}")).collect();
-                format!("{} of {}{figures}", row.key(), row.session)
-            });
-            let newest = table.newest_on_gpu().map(|session| &*session.name);
-            format!("{}\nnewest {newest:?} of {}", lines(rows), table.sessions.len())
-        },
-    );
+        (
+            "a session with peers on one problem",
+            (Source::Peers, [of_peers, newer_of_peers]),
+        ),
+        (
+            "a session on one random problem",
+            (Source::Draw, [of_random_problems, newer_of_one_problem]),
+        ),
+        (
+            "a session without the self-test",
+            (
+                Source::SelfTest,
+                [emulated(), emulated().without_rows("self-test")],
+            ),
+        ),
+        (
+            "a self-test of fewer faults",
+            (
+                Source::SelfTest,
+                [emulated(), emulated().without_rows("zeros")],
+            ),
+        ),
+        (
+            "a self-test of items alone",
+            (
+                Source::SelfTest,
+                [emulated(), emulated().without_rows("self-test !:")],
+            ),
+        ),
+        (
+            "the same code, read again",
+            (Source::Ptxas, [read.clone(), read.clone()]),
+        ),
+        (
+            "the same code, of which less is read",
+            (
+                Source::Ptxas,
+                [read.clone(), built(88).with_columns("wmma ptxas", "code a")],
+            ),
+        ),
+        (
+            "other code",
+            (
+                Source::Ptxas,
+                [read, built(88).with_columns("wmma ptxas", "code b")],
+            ),
+        ),
+        (
+            "no known code",
+            (
+                Source::Ptxas,
+                [
+                    read_without_code,
+                    built(88).with_columns("wmma ptxas", "code none"),
+                ],
+            ),
+        ),
+    ];
+    let answers = each_case(cases, |(source, sessions)| {
+        let table = table_of_sessions(sessions);
+        let mut shown = Vec::new();
+        for row in table.rows_by(*source) {
+            if *source == Source::Ptxas && row.subject.as_str() != WMMA {
+                continue;
+            }
+            let mut line = format!("{} of {}", row.key(), row.session);
+            for metric in [Metric::P50, Metric::Registers, Metric::LoopInstructions] {
+                if let Some(value) = row.value(metric) {
+                    line += &format!(" {value}");
+                }
+            }
+            shown.push(line);
+        }
+        let newest = table.newest_on_gpu().map(|session| &*session.name);
+        let count = table.sessions.len();
+        format!("{}\nnewest {newest:?} of {count}", lines(shown))
+    });
     insta::assert_snapshot!(answers, @r#"
-    timed & timed 31 19 14; - scalar !pair
+    a session without one variant
         stage0-scalar/scalar-32x64 on all by gpu of 1
         stage0-scalar/scalar-32x64 on mission f16 full by gpu of 1 32.03
         stage0-scalar/wmma-qk-32x64 on all by gpu of 2
@@ -69,7 +142,7 @@ fn a_session_replaces_rows_of_its_keys() {
         stage1-cpasync/cpasync-32x64 on mission f16 full by gpu of 2 14.01
         stage1-cpasync/cpasync-32x64 on mission f16 full by gpu against stage0-scalar/wmma-qk-32x64 of 2 14.01
         newest Some("2") of 2
-    timed; peers mission 10 torch-flash 20 torch-math 90; peers long 10 torch-flash 20; beside wmma mission 30 torch-flash 20 & timed; peers mission 11 torch-flash 21
+    a session with peers on one problem
         stage0-scalar/wmma-qk-32x64 on mission f16 full by peers of 1 30.03
         stage0-scalar/wmma-qk-32x64 on mission f16 full by peers against torch-flash of 1 30.03
         stage1-cpasync/cpasync-32x64 on long f16 full by peers of 1 10.01
@@ -79,37 +152,37 @@ fn a_session_replaces_rows_of_its_keys() {
         torch-flash on long f16 full by peers of 1 20.02
         torch-flash on mission f16 full by peers of 2 21.02
         newest Some("2") of 2
-    timed; + scalar | 1x1x17x64 f16 full | draw | p50 9; + wmma | 1x1x17x64 f16 full | draw | p50 8; + wmma | 1x1x18x64 f16 full | draw | p50 8 & timed; + scalar | 1x1x17x64 f16 full | draw | p50 7
+    a session on one random problem
         stage0-scalar/scalar-32x64 on 1x1x17x64 f16 full by draw of 2 7
         stage0-scalar/wmma-qk-32x64 on 1x1x18x64 f16 full by draw of 1 8
         newest Some("2") of 2
-    emulated & emulated; - self-test
+    a session without the self-test
         self-test on : correct model by self-test of 1
         self-test on : zeros by self-test of 1
         stage0-scalar/scalar on : __syncthreads stage0-scalar/kernel.cu:159 by self-test of 1
         stage0-scalar/wmma-qk on : __syncthreads stage0-scalar/kernel.cu:159 by self-test of 1
         newest None of 2
-    emulated & emulated; - zeros
+    a self-test of fewer faults
         self-test on : correct model by self-test of 2
         stage0-scalar/scalar on : __syncthreads stage0-scalar/kernel.cu:159 by self-test of 2
         stage0-scalar/wmma-qk on : __syncthreads stage0-scalar/kernel.cu:159 by self-test of 2
         newest None of 2
-    emulated & emulated; - self-test !:
+    a self-test of items alone
         self-test on : correct model by self-test of 2
         self-test on : zeros by self-test of 2
         stage0-scalar/scalar on : __syncthreads stage0-scalar/kernel.cu:159 by self-test of 2
         stage0-scalar/wmma-qk on : __syncthreads stage0-scalar/kernel.cu:159 by self-test of 2
         newest None of 2
-    timed; built 96 0; wmma ptxas: code a | loop_instructions 64 & timed; built 96 0; wmma ptxas: code a | loop_instructions 64
+    the same code, read again
         stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a by ptxas of 1 96 64
         newest Some("2") of 2
-    timed; built 96 0; wmma ptxas: code a | loop_instructions 64 & timed; built 88 0; wmma ptxas: code a
+    the same code, of which less is read
         stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a by ptxas of 2 88 64
         newest Some("2") of 2
-    timed; built 96 0; wmma ptxas: code a | loop_instructions 64 & timed; built 88 0; wmma ptxas: code b
+    other code
         stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a by ptxas of 2 88
         newest Some("2") of 2
-    timed; built 96 0; wmma ptxas: code a | loop_instructions 64; wmma ptxas: code none & timed; built 88 0; wmma ptxas: code none
+    no known code
         stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a by ptxas of 2 88
         newest Some("2") of 2
     "#);
