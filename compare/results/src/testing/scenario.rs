@@ -221,6 +221,11 @@ impl Run {
         self.changed(|session| session.stages[stage].identity = identity.into())
     }
 
+    /// Keeps the first claims of a stage alone.
+    pub fn with_first_claims(self, stage: usize, count: usize) -> Self {
+        self.changed(|session| session.stages[stage].claims.truncate(count))
+    }
+
     /// Replaces what a claim of a stage promises.
     pub fn with_bound(
         self,

@@ -4,7 +4,7 @@ use super::*;
 use crate::judge::verdict::of_differences;
 use crate::table::Figure;
 use crate::table::digest::Texts;
-use crate::testing::scenario::{self, each, row, set, sides};
+use crate::testing::scenario::{self, each, each_case, row, set, sides};
 use crate::testing::{SCALAR, US, WMMA, emulated, mission, table, timed};
 use common::verdict::Verdict;
 use std::collections::BTreeMap;
@@ -26,7 +26,11 @@ fn differences(base: &Run, new: &Run) -> Vec<Difference> {
 /// Returns the exit code with its word, and all that changed.
 fn moved(line: &str) -> String {
     let (base, new) = sides(line);
-    let compared = differences(&base, &new);
+    moved_between(&base, &new)
+}
+
+fn moved_between(base: &Run, new: &Run) -> String {
+    let compared = differences(base, new);
     let overall = of_differences(&compared);
     let mut lines = vec![format!("{} {}", overall.exit.code(), overall.word)];
     let changed = compared.iter().filter(|d| d.change != Change::Unchanged);
@@ -37,9 +41,8 @@ fn moved(line: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns the changes of these subjects alone.
-fn moved_of(line: &str, subject: &str) -> String {
-    let all = moved(line);
+/// Returns the verdict and the changes of a subject.
+fn about_subject(all: &str, subject: &str) -> String {
     let mut kept = Vec::new();
     for (index, moved_line) in all.lines().enumerate() {
         // The first line is the verdict.
@@ -743,107 +746,203 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     ");
 }
 
-/// 512 / 88 and 512 / 96 registers are five blocks, 512 / 104 four. The latency of an instance has
-/// the last word on its occupancy, and none on spills; that of f16 says nothing of e4m3, and
-/// latencies that disagree say nothing.
+/// Returns each case's name, with what moved from its base to its new side about [`SCALAR`].
+fn moved_in_each(cases: impl IntoIterator<Item = (&'static str, [Run; 2])>) -> String {
+    each_case(cases, |[base, new]| {
+        about_subject(&moved_between(base, new), SCALAR)
+    })
+}
+
 #[test]
-fn counters_and_resources_are_worse_where_they_cost_something() {
-    let answers = each(
-        "emulated; claims 0 1 => same; counted scalar 2097152 0
-        emulated; claims 0 1; counted scalar 1048576 12288 => emulated; claims 0 1
-        timed; claims 0 1 => timed 28 18 13; claims 0 1; counted scalar 2097152 0; rebuilt
-        timed; claims 0 1; + scalar | long f16 full | gpu | p50 9 => timed 28 18 13; claims 0 1; counted scalar 2097152 0; rebuilt; + scalar | long f16 full | gpu | p50 10
-        emulated; claims 0 1 => same; counted scalar 2097152 0; host g++ 13
-        timed; built 88 0 => timed; built 96 0
-        timed; built 96 0 => timed; built 104 0
-        timed; built 96 0 => timed 35 18 13.5; built 104 0; rebuilt; ptxas: code new
-        timed; built 96 0 => timed; built 96 8
-        timed; built 96 0 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new
-        timed; built 96 0 => timed 28.8 18 13.5; built 104 8; rebuilt; ptxas: code new
-        timed; built 96 0; + scalar | e4m3 d64 sm_90a | ptxas | occupancy 0.3 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | e4m3 d64 sm_90a | ptxas | occupancy 0.2
-        timed; built 96 0; + scalar | long f16 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | long f16 full | gpu | p50 10
-        timed; built 96 0; + scalar | long e4m3 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | long e4m3 full | gpu | p50 10
-        timed; built 96 0; + scalar | 1x8x512x128 f16 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | 1x8x512x128 f16 full | gpu | p50 10
-        timed; built 96 0 => timed; built 104 8; nvcc 13.1",
-        |line| moved_of(line, SCALAR),
-    );
+fn counters_are_worse_where_they_cost_something() {
+    let whole = emulated().with_first_claims(0, 1);
+    let on_gpu = timed(US).with_first_claims(0, 1);
+    let faster = timed([28.0, 18.0, 13.0])
+        .with_first_claims(0, 1)
+        .counted(SCALAR, 2_097_152, 0)
+        .rebuilt();
+    let long = "scalar | long f16 full | gpu | p50";
+    let other_host = whole
+        .clone()
+        .counted(SCALAR, 2_097_152, 0)
+        .changed(|session| session.host_compiler = "g++ 13".into());
+    let answers = moved_in_each([
+        (
+            "more sectors are read",
+            [whole.clone(), whole.clone().counted(SCALAR, 2_097_152, 0)],
+        ),
+        (
+            "fewer bank conflicts",
+            [
+                whole.clone().counted(SCALAR, 1_048_576, 12_288),
+                whole.clone(),
+            ],
+        ),
+        (
+            "more sectors are read in less time",
+            [on_gpu.clone(), faster.clone()],
+        ),
+        (
+            "more sectors are read, and times disagree",
+            [
+                on_gpu.with_row(row(&format!("{long} 9"))),
+                faster.with_row(row(&format!("{long} 10"))),
+            ],
+        ),
+        ("another host compiler", [whole, other_host]),
+    ]);
     insta::assert_snapshot!(answers, @"
-    emulated; claims 0 1 => same; counted scalar 2097152 0
+    more sectors are read
         1 REGRESSION
         worse stage0-scalar/scalar-32x64 global sectors read on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 global bytes read on mission f16 full
-    emulated; claims 0 1; counted scalar 1048576 12288 => emulated; claims 0 1
+    fewer bank conflicts
         0 IMPROVED
         improved stage0-scalar/scalar-32x64 shared-load bank conflicts on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 shared-load wavefronts on mission f16 full
-    timed; claims 0 1 => timed 28 18 13; claims 0 1; counted scalar 2097152 0; rebuilt
+    more sectors are read in less time
         0 IMPROVED
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 global bytes read on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 global sectors read on mission f16 full
-    timed; claims 0 1; + scalar | long f16 full | gpu | p50 9 => timed 28 18 13; claims 0 1; counted scalar 2097152 0; rebuilt; + scalar | long f16 full | gpu | p50 10
+    more sectors are read, and times disagree
         1 MIXED
         worse stage0-scalar/scalar-32x64 p50 on long f16 full
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 global bytes read on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 global sectors read on mission f16 full
-    emulated; claims 0 1 => same; counted scalar 2097152 0; host g++ 13
+    another host compiler
         0 SAME
         not comparable stage0-scalar/scalar-32x64 errors
         not comparable stage0-scalar/scalar-32x64 counters on mission f16 full
-    timed; built 88 0 => timed; built 96 0
+    ");
+}
+
+/// 512 / 88 and 512 / 96 registers are five blocks, 512 / 104 four. The latency of an instance has
+/// the last word on its occupancy, and none on spills; that of f16 says nothing of e4m3, and
+/// latencies that disagree say nothing.
+#[test]
+fn resources_are_worse_where_they_cost_something() {
+    let base = timed(US).built_throughout(96, 0);
+    let rebuilt = |us, spills| {
+        timed(us)
+            .built_throughout(104, spills)
+            .rebuilt()
+            .with_columns("ptxas", "code new")
+    };
+    let faster = |spills| rebuilt([28.8, 18.0, 13.5], spills);
+    let time = |place: &str, us: f64| row(&format!("scalar | {place} full | gpu | p50 {us}"));
+    let e4m3 = "scalar | e4m3 d64 sm_90a | ptxas | occupancy";
+    let other_nvcc = timed(US).built_throughout(104, 8).changed(|session| {
+        session.device_compiler = DeviceCompiler::Built {
+            nvcc: "13.1".into(),
+            flags: vec![],
+            archs: vec!["sm_90a".into()],
+        };
+    });
+    let answers = moved_in_each([
+        (
+            "more registers, as many blocks",
+            [timed(US).built_throughout(88, 0), base.clone()],
+        ),
+        (
+            "fewer blocks",
+            [base.clone(), timed(US).built_throughout(104, 0)],
+        ),
+        (
+            "fewer blocks in more time",
+            [base.clone(), rebuilt([35.0, 18.0, 13.5], 0)],
+        ),
+        (
+            "spilled bytes",
+            [base.clone(), timed(US).built_throughout(96, 8)],
+        ),
+        ("fewer blocks in less time", [base.clone(), faster(0)]),
+        ("spilled bytes in less time", [base.clone(), faster(8)]),
+        (
+            "fewer blocks of another element type",
+            [
+                base.clone().with_row(row(&format!("{e4m3} 0.3"))),
+                faster(0).with_row(row(&format!("{e4m3} 0.2"))),
+            ],
+        ),
+        (
+            "fewer blocks, and times of the instance disagree",
+            [
+                base.clone().with_row(time("long f16", 9.0)),
+                faster(0).with_row(time("long f16", 10.0)),
+            ],
+        ),
+        (
+            "fewer blocks, and a time of another element type is worse",
+            [
+                base.clone().with_row(time("long e4m3", 9.0)),
+                faster(0).with_row(time("long e4m3", 10.0)),
+            ],
+        ),
+        (
+            "fewer blocks, and a time of another head size is worse",
+            [
+                base.clone().with_row(time("1x8x512x128 f16", 9.0)),
+                faster(0).with_row(time("1x8x512x128 f16", 10.0)),
+            ],
+        ),
+        ("another nvcc", [base, other_nvcc]),
+    ]);
+    insta::assert_snapshot!(answers, @"
+    more registers, as many blocks
         0 SAME
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
-    timed; built 96 0 => timed; built 104 0
+    fewer blocks
         1 REGRESSION
         worse stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
-    timed; built 96 0 => timed 35 18 13.5; built 104 0; rebuilt; ptxas: code new
+    fewer blocks in more time
         1 MIXED
         worse stage0-scalar/scalar-32x64 p50 on mission f16 full
         worse stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
-    timed; built 96 0 => timed; built 96 8
+    spilled bytes
         1 REGRESSION
         worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
         worse stage0-scalar/scalar-32x64 spilled bytes on f16 d64 sm_90a
-    timed; built 96 0 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new
+    fewer blocks in less time
         0 IMPROVED
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
-    timed; built 96 0 => timed 28.8 18 13.5; built 104 8; rebuilt; ptxas: code new
+    spilled bytes in less time
         1 MIXED
         worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         worse stage0-scalar/scalar-32x64 spilled bytes on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
-    timed; built 96 0; + scalar | e4m3 d64 sm_90a | ptxas | occupancy 0.3 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | e4m3 d64 sm_90a | ptxas | occupancy 0.2
+    fewer blocks of another element type
         1 MIXED
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         worse stage0-scalar/scalar-32x64 occupancy on e4m3 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
-    timed; built 96 0; + scalar | long f16 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | long f16 full | gpu | p50 10
+    fewer blocks, and times of the instance disagree
         1 MIXED
         worse stage0-scalar/scalar-32x64 p50 on long f16 full
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         worse stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
-    timed; built 96 0; + scalar | long e4m3 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | long e4m3 full | gpu | p50 10
+    fewer blocks, and a time of another element type is worse
         1 MIXED
         worse stage0-scalar/scalar-32x64 p50 on long e4m3 full
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
-    timed; built 96 0; + scalar | 1x8x512x128 f16 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | 1x8x512x128 f16 full | gpu | p50 10
+    fewer blocks, and a time of another head size is worse
         1 MIXED
         worse stage0-scalar/scalar-32x64 p50 on 1x8x512x128 f16 full
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
-    timed; built 96 0 => timed; built 104 8; nvcc 13.1
+    another nvcc
         1 REGRESSION
         worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
         not comparable stage0-scalar/scalar-32x64 resources on f16 d64 sm_90a
