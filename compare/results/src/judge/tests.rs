@@ -6,7 +6,7 @@ use super::peers::{self, outcome, problems};
 use super::verdict::{Report, Since, of_differences, report, report_of_checks, report_of_run};
 use super::*;
 use crate::table::{Figure, Kind, ProblemPlace, Table};
-use crate::testing::scenario::{self, each, each_case, run, sides};
+use crate::testing::scenario::{self, each, each_case, row, run, sides};
 use crate::testing::{CPASYNC, GPU, PeerArm, US, WMMA, emulated, ladder, table, timed};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
@@ -43,109 +43,194 @@ fn lines(of: impl IntoIterator<Item = impl ToString>) -> String {
 
 #[test]
 fn each_kind_of_failure_is_named_and_has_its_advice() {
-    let answers = each(
-        "emulated
-        timed
-        timed; clean
-        emulated; wmma all: C3 fail
-        emulated; wmma all: C3 fail; + wmma | mission f16 full normal:1 | emulator; + wmma | mission f16 full normal:0 | emulator | C3 fail
-        emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail
-        emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail; input /else where/it's x.safetensors
-        emulated; scalar all: H1 fail race in block [0, 0, 0]
-        timed; wmma all: C3 fail
-        emulated; wmma all: C3 fail | H1 fail; + wmma | mission f16 full normal:0 | emulator | H1 fail; + wmma | mission f16 full normal:1 | emulator | C3 fail
-        emulated; scalar self-test: S1 fail its mutant survives
-        emulated; + scalar | : as it is | self-test | H1 fail race
-        timed 24 20 15; clean
-        timed 24 20 15; clean; refuted 0 0
-        timed; clean; refuted 0 0
-        emulated; counted cpasync 1048577 0
-        timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5
-        timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 254 | note there
-        timed; clean; + attention-ladder | : regret | draw | regret_mean 1.02 | regret_worst 1.1 | cases 240 | draw 240 | note there
-        timed; clean on timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 240 | note there",
-        |line| {
-            reported(line, |report| {
-                let overall = report.overall();
-                format!("{} {overall}\n{}", overall.exit.code(), lines(&overall.actions))
-            })
-        },
-    );
+    let complete = timed(US).clean();
+    let slow = timed([24.0, 20.0, 15.0]).clean();
+    let red = emulated().with_columns("wmma all", "C3 fail");
+    let case = |input: &str| format!("wmma | mission f16 full {input} | emulator");
+    let (first, second) = (case("normal:0"), case("normal:1"));
+    let file = row(&format!("{} | C3 fail", case("x.safetensors")));
+    let on_file = red.clone().with_row(file);
+    let on_quoted_file = on_file.clone().changed(|session| {
+        session.input = Some("/else where/it's x.safetensors".into());
+    });
+    let two_gates = emulated()
+        .with_columns("wmma all", "C3 fail | H1 fail")
+        .with_row(row(&format!("{first} | H1 fail")))
+        .with_row(row(&format!("{second} | C3 fail")));
+    let noisy_pair = "wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5";
+    let regret = |mean: &str, worst: &str, drawn: usize| {
+        row(&format!(
+            "attention-ladder | : regret | draw | regret_mean {mean} | regret_worst {worst} \
+             | cases 240 | draw {drawn} | note there"
+        ))
+    };
+    let committed = complete.clone().with_row(regret("1.03", "1.275", 240));
+    let cases = [
+        ("an emulated run", (emulated(), vec![])),
+        ("a timed run", (timed(US), vec![])),
+        ("a complete run", (complete.clone(), vec![])),
+        ("a gate fails", (red.clone(), vec![])),
+        (
+            "a gate fails on one of two cases",
+            (
+                red.clone()
+                    .with_row(row(&second))
+                    .with_row(row(&format!("{first} | C3 fail"))),
+                vec![],
+            ),
+        ),
+        ("a gate fails on given input", (on_file.clone(), vec![])),
+        (
+            "a gate fails on given input, whose path has spaces",
+            (on_quoted_file, vec![]),
+        ),
+        (
+            "a race",
+            (
+                emulated().with_columns("scalar all", "H1 fail race in block [0, 0, 0]"),
+                vec![],
+            ),
+        ),
+        (
+            "a gate fails on a GPU",
+            (timed(US).with_columns("wmma all", "C3 fail"), vec![]),
+        ),
+        ("two gates fail, each on a case", (two_gates, vec![])),
+        (
+            "a mutant survives",
+            (
+                emulated().with_columns("scalar self-test", "S1 fail its mutant survives"),
+                vec![],
+            ),
+        ),
+        (
+            "a kernel is wrong with all its sites",
+            (
+                emulated().with_row(row("scalar | : as it is | self-test | H1 fail race")),
+                vec![],
+            ),
+        ),
+        ("a claim fails", (slow.clone(), vec![])),
+        (
+            "a claim fails and is recorded as refuted",
+            (slow.with_refuted_claim(0, 0), vec![]),
+        ),
+        (
+            "a claim passes and is recorded as refuted",
+            (complete.clone().with_refuted_claim(0, 0), vec![]),
+        ),
+        (
+            "a claim about counters fails",
+            (emulated().counted(CPASYNC, 1_048_577, 0), vec![]),
+        ),
+        (
+            "a claim is undecided for noise",
+            (complete.clone().with_row(row(noisy_pair)), vec![]),
+        ),
+        (
+            "the choice misses its goals",
+            (
+                complete.clone().with_row(regret("1.03", "1.275", 254)),
+                vec![],
+            ),
+        ),
+        (
+            "the choice meets its goals",
+            (
+                complete.clone().with_row(regret("1.02", "1.1", 240)),
+                vec![],
+            ),
+        ),
+        (
+            "the choice missed its goals in a committed session",
+            (complete, vec![committed]),
+        ),
+    ];
+    let answers = each_case(cases, |(run, sessions)| {
+        let reported_run = run.clone().named("9");
+        let report = report_of_run(&reported_run, &scenario::table_of_sessions(sessions));
+        let overall = report.overall();
+        format!(
+            "{} {overall}\n{}",
+            overall.exit.code(),
+            lines(&overall.actions)
+        )
+    });
     insta::assert_snapshot!(answers, @r"
-    emulated
+    an emulated run
         0 PASS: 3 variants pass every gate
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed
+    a timed run
         0 PASS: 3 variants pass every gate
         Complete this run with gate C7 before it is accepted: `compare sanitize`.
         5 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed; clean
+    a complete run
         0 PASS: 3 variants pass every gate
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; wmma all: C3 fail
+    a gate fails
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; wmma all: C3 fail; + wmma | mission f16 full normal:1 | emulator; + wmma | mission f16 full normal:0 | emulator | C3 fail
+    a gate fails on one of two cases
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:0'`.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail
+    a gate fails on given input
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input x.safetensors --mask full`.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail; input /else where/it's x.safetensors
+    a gate fails on given input, whose path has spaces
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input '/else where/it'\''s x.safetensors' --mask full`.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; scalar all: H1 fail race in block [0, 0, 0]
+    a race
         1 FAIL: 1 gate fails, first H1 of stage0-scalar/scalar-32x64: race in block [0, 0, 0]
         Fix the gates that fail; do not merge.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed; wmma all: C3 fail
+    a gate fails on a GPU
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge.
         Measure what is missing: `compare --stages stage0-scalar,stage1-cpasync`. `compare show missing --run DIR` lists it with the reasons.
         5 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; wmma all: C3 fail | H1 fail; + wmma | mission f16 full normal:0 | emulator | H1 fail; + wmma | mission f16 full normal:1 | emulator | C3 fail
+    two gates fail, each on a case
         1 FAIL: 2 gates fail, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:1'`.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; scalar self-test: S1 fail its mutant survives
+    a mutant survives
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives
         Trust no PASS until every self-test passes; each that fails says why.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; + scalar | : as it is | self-test | H1 fail race
+    a kernel is wrong with all its sites
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar-32x64: as it is: race
         Trust no PASS until every self-test passes; each that fails says why.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed 24 20 15; clean
+    a claim fails
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed 24 20 15; clean; refuted 0 0
+    a claim fails and is recorded as refuted
         0 PASS: 3 variants pass every gate
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed; clean; refuted 0 0
+    a claim passes and is recorded as refuted
         0 PASS: 3 variants pass every gate
         stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: take it out of stage0-scalar/negatives.json.
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
-    emulated; counted cpasync 1048577 0
+    a claim about counters fails
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
         Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
         6 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5
+    a claim is undecided for noise
         3 UNDECIDED: 1 claim is undecided, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Run again on a quiet machine, or with more samples (`--iters`).
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 254 | note there
+    the choice misses its goals
         1 FAIL: 3 goals of the library's choice are missed, first 1.030x the fastest variant's time on average (goal 1.02)
         Give the library a better choice: on a GPU `compare --random-problems 160 --backend cuda` judges it, and `compare accept` fits it to that run.
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed; clean; + attention-ladder | : regret | draw | regret_mean 1.02 | regret_worst 1.1 | cases 240 | draw 240 | note there
+    the choice meets its goals
         0 PASS: 3 variants pass every gate
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
-    timed; clean on timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 240 | note there
+    the choice missed its goals in a committed session
         0 PASS: 3 variants pass every gate
         4 things were not measured here: `compare show missing --run DIR` says what each takes.
     ");

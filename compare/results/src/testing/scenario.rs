@@ -241,6 +241,12 @@ impl Run {
         })
     }
 
+    /// Records that a claim of the sources is refuted, after the run was made.
+    pub fn with_refuted_claim(mut self, stage: usize, claim: usize) -> Self {
+        refute(&mut self.session.stages[stage], claim, None);
+        self
+    }
+
     /// Interrupts the run.
     pub fn partial(self, finished: usize, planned: usize) -> Self {
         self.changed(|session| session.progress = Progress::Partial { finished, planned })
@@ -388,16 +394,22 @@ fn change_sources_since(session: &mut Session, words: &Words<'_>) -> bool {
         // A claim of the sources, on one GPU model or, without its name, on all.
         "refuted" => {
             let stage = &mut session.stages[words.number::<usize>(1)];
-            stage.negatives.push(Negative {
-                claim: stage.claims[words.number::<usize>(2)].id(),
-                gpu: Some(words.text_from(3)).filter(|gpu| !gpu.is_empty()),
-                measured: String::new(),
-                why: "it waits".into(),
-            });
+            let gpu = Some(words.text_from(3)).filter(|gpu| !gpu.is_empty());
+            refute(stage, words.number(2), gpu);
         }
         _ => return false,
     }
     true
+}
+
+/// Records that a claim is refuted, on one GPU model or on all.
+fn refute(stage: &mut StageMeta, claim: usize, gpu: Option<String>) {
+    stage.negatives.push(Negative {
+        claim: stage.claims[claim].id(),
+        gpu,
+        measured: String::new(),
+        why: "it waits".into(),
+    });
 }
 
 /// Adds a case of each variant, which these do not support.
