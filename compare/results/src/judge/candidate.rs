@@ -183,6 +183,10 @@ mod tests {
     the timed output of a rival fails C2
         Pass
     ");
+    }
+
+    #[test]
+    fn an_interrupted_comparison_has_the_exit_of_an_interrupt() {
         let interrupted = Candidate {
             is_interrupted: true,
             ..candidate("C1 pass")
