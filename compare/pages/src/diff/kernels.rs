@@ -59,7 +59,11 @@ fn kernels_of(comparison: &Comparison) -> Vec<KernelInAll<'_>> {
         }
     }
     let mut of_all = Vec::new();
-    for Grouped { key: subject, values: states } in grouped(states_by_table) {
+    for Grouped {
+        key: subject,
+        values: states,
+    } in grouped(states_by_table)
+    {
         // What one table calls changed has changed, whatever stands still in another.
         if let Some(state) = states.into_iter().min() {
             of_all.push(KernelInAll {
@@ -107,7 +111,11 @@ pub(super) fn kernel_names(subjects: &[&Subject], all: &[KernelInAll<'_>]) -> St
         return format!("{kernels} of {} stages", by_stage.len());
     }
     let mut names = Vec::new();
-    for Grouped { key: stage, values: changed } in by_stage {
+    for Grouped {
+        key: stage,
+        values: changed,
+    } in by_stage
+    {
         let all_kernels = all
             .iter()
             .filter(|kernel| kernel.subject.stage() == stage)
