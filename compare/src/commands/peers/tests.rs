@@ -983,7 +983,7 @@ fn every_stage_is_sampled_on_mission_and_tried_elsewhere() {
 #[test]
 fn every_named_problem_is_chosen() {
     let small_and_large = 5 * 2 + 1 + 4 * 2;
-    let everyday = 15;
+    let everyday = 24;
     let decode = 4 * 2;
     let expected = small_and_large + everyday + decode;
     assert_eq!(chosen(&ladder(), &[]).len(), expected);
