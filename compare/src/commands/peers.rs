@@ -7,7 +7,7 @@ mod tests;
 
 use crate::answer::{Answer, NoData, gpu_to};
 use crate::open_run::{OpenRun, Target};
-use crate::progress::Progress;
+use crate::progress::{Progress, say};
 use anyhow::{Context, bail};
 use choice::Library;
 use clap::Args;
@@ -15,7 +15,7 @@ use common::metric::Metric;
 use measure::instrument::process::Scratch;
 use measure::python::bench::{Bench, Item, representative_variants};
 use measure::python::session::Python;
-use measure::python::{self, check_uuid, plan};
+use measure::python::{self, check_uuid, newest, plan};
 use measure::select::{Chosen, Problems, at_least_one, stages};
 use measure::timer::Timer;
 use pages::show::Section;
@@ -142,6 +142,9 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Measured> {
         ))),
     };
     check_uuid(&hello, device)?;
+    for sentence in newest::outdated(&hello.software) {
+        say(&format!("warning: {sentence}"));
+    }
     let builds = ladder.builds()?;
     let mut items = choose::items(&args.problems, &stages(&args.stages, &builds)?);
     let choices = library_choices(&View::alone(&open_run.run), &items)?;

@@ -3,6 +3,7 @@
 
 mod arm;
 pub mod bench;
+pub mod newest;
 pub mod pair;
 pub mod session;
 mod turns;
