@@ -74,12 +74,12 @@ mod tests {
             .map(|metric| row.value(metric));
         assert_eq!(blocks, [2.0, 128.0, 1024.0].map(Some));
         let judged = |claim: &Claim| {
-            let stages = [StageMeta {
+            let claiming = [StageMeta {
                 claims: vec![claim.clone()],
                 ..stage.clone()
             }];
             let view = View {
-                stages: &stages,
+                stages: &claiming,
                 ..View::alone(&run)
             };
             claims(&view).remove(0).finding

@@ -86,27 +86,39 @@ impl<'a> Executor<'a> {
     }
 
     pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        let timer = self.timer.filter(|_| !self.plan.timings.is_empty());
-        let zero_us = timer.map(|timer| timer.zero_us(&self.timing)).transpose()?;
-        let mut benches = timer.map(|timer| Benches::new(timer, !self.plan.is_selection));
-        let checked = self.rounds(benches.as_mut(), zero_us, run, sink);
+        let mut benches = self.benches()?;
+        let checked = self.rounds(benches.as_mut(), run, sink);
         summarise(run, &self.plan.cases);
         checked?;
         self.evidence(run, sink)?;
-        if let (Some(benches), Some(zero_us)) = (&mut benches, zero_us) {
-            self.pairs(benches, zero_us, run, sink)?;
+        if let Some(used_benches) = &mut benches {
+            self.pairs(used_benches, run, sink)?;
         }
-        if let (Some(timer), false) = (self.timer, self.plan.draws.is_empty()) {
+        if let Some(timer) = self.timer
+            && !self.plan.draws.is_empty()
+        {
             self.draws(timer, run, sink)?;
         }
         Ok(())
+    }
+
+    /// Makes the benches of the run; there are none where nothing is timed.
+    fn benches(&self) -> Result<Option<Benches<'a>>, CudaError> {
+        let Some(timer) = self.timer else {
+            return Ok(None);
+        };
+        if self.plan.timings.is_empty() {
+            return Ok(None);
+        }
+        let zero_us = timer.zero_us(&self.timing)?;
+        let keeps_all = !self.plan.is_selection;
+        Ok(Some(Benches::new(timer, zero_us, keeps_all)))
     }
 
     /// Runs all cases, and after those of each round times what is green in it.
     fn rounds(
         &self,
         mut benches: Option<&mut Benches<'_>>,
-        zero_us: Option<f64>,
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
@@ -115,7 +127,7 @@ impl<'a> Executor<'a> {
         let mut timed = 0;
         for Round { cases, timings } in self.plan.rounds() {
             self.cases(&cases, &mut inputs, run, sink)?;
-            let (Some(benches), Some(zero_us)) = (benches.as_mut(), zero_us) else {
+            let Some(used_benches) = benches.as_deref_mut() else {
                 continue;
             };
             asked.extend(cases.into_iter().cloned());
@@ -123,7 +135,7 @@ impl<'a> Executor<'a> {
             let mut judged = run.clone();
             summarise(&mut judged, &asked);
             let green = green(&View::alone(&judged), timings);
-            self.time(benches, zero_us, &green, timed, run, sink)?;
+            self.time(used_benches, &green, timed, run, sink)?;
             timed += green.len();
         }
         Ok(())
@@ -153,16 +165,16 @@ impl<'a> Executor<'a> {
                 Some(inputs) if inputs.is_of(group[0]) => made.insert(inputs),
                 _ => made.insert(self.make(group[0])?),
             };
-            for cases in group.chunks(self.in_flight(group[0], &inputs.staged)) {
-                let launched = self.launch(cases, &inputs.staged, |index| {
-                    sink.on_start("case", &label(cases[index]), done + index, total);
+            for batch in group.chunks(self.in_flight(group[0], &inputs.staged)) {
+                let results = self.launch(batch, &inputs.staged, |index| {
+                    sink.on_start("case", &label(batch[index]), done + index, total);
                 });
-                done += cases.len();
-                for case in launched.iter().flatten() {
-                    self.add_reference(inputs, case.probability)
+                done += batch.len();
+                for launched in results.iter().flatten() {
+                    self.add_reference(inputs, launched.probability)
                         .map_err(|source| no_reference(group[0].place(), source))?;
                 }
-                let judged = self.judge(cases, launched, inputs);
+                let judged = self.judge(batch, results, inputs);
                 keep(judged, run, sink)?;
             }
         }
@@ -185,14 +197,14 @@ impl<'a> Executor<'a> {
     fn judge<'c>(
         &self,
         cases: &[&'c PlannedCase],
-        launched: Vec<Result<Launched, NoOutput>>,
+        results: Vec<Result<Launched, NoOutput>>,
         made: &MadeInputs,
     ) -> Vec<(&'c PlannedCase, Outcome)> {
         let stages = self.stages;
         let (staged, references) = (&made.staged, &made.references);
         cases
             .par_iter()
-            .zip(launched)
+            .zip(results)
             .map(|(&case, result)| {
                 let outcome = result.and_then(|launched| {
                     let reference = &references[&launched.probability];
@@ -290,7 +302,6 @@ impl<'a> Executor<'a> {
     fn time(
         &self,
         benches: &mut Benches<'_>,
-        zero_us: f64,
         timings: &[(Problem, Subject)],
         timed: usize,
         run: &mut Run,
@@ -306,7 +317,7 @@ impl<'a> Executor<'a> {
             values: subjects,
         } in grouped(by_problem)
         {
-            let timer = benches.timer;
+            let (timer, zero_us) = (benches.timer, benches.zero_us);
             let bench = benches.open(&problem)?;
             arm_plan.samples = if problem.has_claims() {
                 self.timing.samples
@@ -321,7 +332,11 @@ impl<'a> Executor<'a> {
                 let Ok(prepared) = stage.prepare(subject.name(), &problem) else {
                     continue;
                 };
-                let kernel_timed = timer.time((stage, &prepared), &bench.pool, &arm_plan)?;
+                let kernel = Kernel {
+                    stage,
+                    prepared: &prepared,
+                };
+                let kernel_timed = timer.time(kernel, &bench.pool, &arm_plan)?;
                 let measurement = &kernel_timed.measurement;
                 arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
                 let judged = bench
@@ -372,28 +387,30 @@ impl<'a> Executor<'a> {
             settling: Duration::from_millis(1),
             ..self.timing.clone()
         };
-        let mut prepared: Vec<(&Subject, &LoadedStage, Prepared<'_>)> = Vec::new();
+        let mut contestants = Vec::new();
         for &subject in subjects {
             let stage = self.stage(subject.stage());
-            if let Ok(kernel) = stage.prepare(subject.name(), problem) {
-                prepared.push((subject, stage, kernel));
+            if let Ok(prepared) = stage.prepare(subject.name(), problem) {
+                contestants.push(Contestant {
+                    subject,
+                    stage,
+                    prepared,
+                });
             }
         }
-        let kernels: Vec<Kernel<'_>> = prepared
-            .iter()
-            .map(|(_, stage, kernel)| (*stage, kernel))
-            .collect();
+        let kernels: Vec<Kernel<'_>> = contestants.iter().map(Contestant::kernel).collect();
         let mut timed = TimedProblem::new(device, problem)?;
         let ranked = device.rank(&kernels, &timed.pool, &plan)?;
-        for ((subject, _, kernel), result) in prepared.iter().zip(ranked) {
+        for (contestant, result) in contestants.iter().zip(ranked) {
             let kind = Kind::RandomTime(ProblemPlace::of(problem));
-            let row = Row::new(*subject, kind).figure(Metric::Draw, number);
+            let row = Row::new(contestant.subject, kind).figure(Metric::Draw, number);
             run.append(match result {
-                Ok(ranked) => {
+                Ok(turn) => {
+                    let probability = contestant.prepared.kernel.probability;
                     let judged = timed
-                        .judge(device, &ranked.outputs, kernel.kernel.probability)
+                        .judge(device, &turn.outputs, probability)
                         .map_err(|source| no_reference(ProblemPlace::of(problem), source))?;
-                    row.figure(Metric::P50, ranked.us)
+                    row.figure(Metric::P50, turn.us)
                         .with_verdicts(measured::failed(&judged.gates))
                 }
                 Err(error) => row.verdict(&measured::not_launched(&error.to_string())),
@@ -406,13 +423,12 @@ impl<'a> Executor<'a> {
     fn pairs(
         &self,
         benches: &mut Benches<'_>,
-        zero_us: f64,
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
         let pairs = interleaved(&View::alone(run));
         let total = pairs.len();
-        let timer = benches.timer;
+        let (timer, zero_us) = (benches.timer, benches.zero_us);
         for (done, Pair { place, new, base }) in pairs.into_iter().enumerate() {
             let Some(problem) = place.problem() else {
                 continue;
@@ -445,8 +461,14 @@ impl<'a> Executor<'a> {
             return Ok(None);
         };
         let timed = device.time_pair(
-            (base_stage, &base_kernel),
-            (new_stage, &new_kernel),
+            Kernel {
+                stage: base_stage,
+                prepared: &base_kernel,
+            },
+            Kernel {
+                stage: new_stage,
+                prepared: &new_kernel,
+            },
             &bench.pool,
             &self.timing,
         )?;
@@ -508,15 +530,18 @@ fn green(view: &View<'_>, mut timings: Vec<(Problem, Subject)>) -> Vec<(Problem,
 /// outputs, which are made once.
 struct Benches<'a> {
     timer: &'a dyn Timer,
+    /// The time of an empty kernel, in microseconds.
+    zero_us: f64,
     open: Vec<TimedProblem>,
     /// Whether all problems are kept, not the last one alone: given problems may be large.
     keeps_all: bool,
 }
 
 impl<'a> Benches<'a> {
-    fn new(timer: &'a dyn Timer, keeps_all: bool) -> Self {
+    fn new(timer: &'a dyn Timer, zero_us: f64, keeps_all: bool) -> Self {
         Self {
             timer,
+            zero_us,
             open: vec![],
             keeps_all,
         }
@@ -536,6 +561,22 @@ impl<'a> Benches<'a> {
             }
         };
         Ok(&mut self.open[index])
+    }
+}
+
+/// A variant that is ready to be timed on a random problem.
+struct Contestant<'a> {
+    subject: &'a Subject,
+    stage: &'a LoadedStage,
+    prepared: Prepared<'a>,
+}
+
+impl Contestant<'_> {
+    fn kernel(&self) -> Kernel<'_> {
+        Kernel {
+            stage: self.stage,
+            prepared: &self.prepared,
+        }
     }
 }
 
@@ -572,15 +613,17 @@ fn interleaved(view: &View<'_>) -> Vec<Pair> {
             continue;
         };
         let place = stage.first_place();
-        let new = best(view, stage, &place, |_| true);
-        let base = best(view, previous, &place, |_| true);
-        if let (Some(new), Some(base)) = (new, base) {
-            pairs.push(Pair {
-                new: new.subject.clone(),
-                base: base.subject.clone(),
-                place,
-            });
-        }
+        let Some(new) = best(view, stage, &place, |_| true) else {
+            continue;
+        };
+        let Some(base) = best(view, previous, &place, |_| true) else {
+            continue;
+        };
+        pairs.push(Pair {
+            new: new.subject.clone(),
+            base: base.subject.clone(),
+            place,
+        });
     }
     pairs.sort();
     pairs.dedup();
@@ -627,8 +670,10 @@ fn keep(
     let mut no_memory = None;
     for (case, outcome) in judged {
         if let Err(NoOutput::NoMemory(reason)) = outcome {
-            let case = label(case);
-            no_memory.get_or_insert(ExecuteError::NoMemory { case, reason });
+            no_memory.get_or_insert(ExecuteError::NoMemory {
+                case: label(case),
+                reason,
+            });
             continue;
         }
         let kind = Kind::Case(run.session.backend, case.place());

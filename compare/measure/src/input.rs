@@ -35,8 +35,9 @@ impl FileInput {
             "not a whole safetensors file; write it again, for instance with \
              safetensors.numpy.save_file",
         )?;
-        let [q, k, v] = ["q", "k", "v"].map(|name| operand(&tensors, name));
-        let (q, k, v) = (q?, k?, v?);
+        let q = operand(&tensors, "q")?;
+        let k = operand(&tensors, "k")?;
+        let v = operand(&tensors, "v")?;
         let dtype = q.dtype;
         for (name, operand) in [("k", &k), ("v", &v)] {
             ensure!(
@@ -314,7 +315,9 @@ mod tests {
         ] {
             let mut tensors = good();
             tensors.remove(name);
-            tensors.extend(tensor.map(|tensor| (name, tensor)));
+            if let Some(changed) = tensor {
+                tensors.insert(name, changed);
+            }
             let refusal = refusal(&file(&tensors));
             assert!(refusal.contains(says), "{says}: {refusal}");
         }

@@ -66,12 +66,15 @@ fn fit<'a>(
     available: Option<Available>,
 ) -> anyhow::Result<()> {
     let largest = problems.into_iter().max_by_key(|problem| bytes(problem));
-    if let (Some(problem), Some(available)) = (largest, available) {
-        let what = format!("memory for {}", ProblemPlace::of(problem));
-        let remedy = "Give a smaller shape, or run on a machine with more.";
-        enough_memory(&what, &available, bytes(problem), remedy)?;
-    }
-    Ok(())
+    let Some(problem) = largest else {
+        return Ok(());
+    };
+    let Some(memory) = available else {
+        return Ok(());
+    };
+    let what = format!("memory for {}", ProblemPlace::of(problem));
+    let remedy = "Give a smaller shape, or run on a machine with more.";
+    enough_memory(&what, &memory, bytes(problem), remedy)
 }
 
 fn enough_memory(

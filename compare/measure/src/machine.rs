@@ -5,14 +5,15 @@ use results::judge::list::joined;
 use results::table::session::{Gpu, Machine};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Returns the number of threads that the machine runs at a time.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
-/// The machine, with its GPU or why there is none.
-pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
+/// Returns the machine, with its GPU or why there is none.
+pub fn machine(device: Result<&DeviceInfo, String>) -> Machine {
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
-    let gpu = match gpu {
+    let gpu = match device {
         Ok(info) => Gpu::Present {
             name: info.name.clone(),
             uuid: info.uuid.clone(),
@@ -37,7 +38,7 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
     }
 }
 
-/// Lower case, with hyphens between words: `NVIDIA H200` becomes `nvidia-h200`.
+/// Returns a text in lower case, with hyphens between words: `NVIDIA H200` becomes `nvidia-h200`.
 fn folder_name(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     joined(words.filter(|word| !word.is_empty()), "-").to_ascii_lowercase()
@@ -51,7 +52,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// A time in UTC as folders have it, whose names begin with it: `20261120T183000Z`. Days to civil
+/// Writes a time in UTC as the names of folders begin with it: `20261120T183000Z`. Days to civil
 /// date after Howard Hinnant, "chrono-compatible low-level date algorithms", days_from_civil and
 /// its inverse.
 pub fn compact(time: u64) -> String {

@@ -6,21 +6,33 @@ use results::table::StageMeta;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Instructions that are counted in the main loop, by class. Tensor-core products are HMMA (per
-/// warp, f16), HGMMA and QGMMA (per warpgroup, f16 and FP8).
-const CLASSES: [(Metric, &[&str]); 12] = [
-    (Metric::LoopHmma, &["HMMA"]),
-    (Metric::LoopHgmma, &["HGMMA"]),
-    (Metric::LoopQgmma, &["QGMMA"]),
-    (Metric::LoopLdsm, &["LDSM"]),
-    (Metric::LoopLds, &["LDS"]),
-    (Metric::LoopSts, &["STS", "STSM"]),
-    (Metric::LoopLdgsts, &["LDGSTS"]),
-    (Metric::LoopTma, &["UTMALDG", "UBLKCP"]),
-    (Metric::LoopMufu, &["MUFU"]),
-    (Metric::LoopFma, &["FFMA", "HFMA2"]),
-    (Metric::LoopShuffles, &["SHFL"]),
-    (Metric::LoopBarriers, &["BAR", "SYNCS"]),
+/// A figure of the main loop: the number of its instructions of some classes.
+struct Counter {
+    metric: Metric,
+    classes: &'static [&'static str],
+}
+
+impl Counter {
+    const fn new(metric: Metric, classes: &'static [&'static str]) -> Self {
+        Self { metric, classes }
+    }
+}
+
+/// The counters of the main loop. Tensor-core products are HMMA (per warp, f16), HGMMA and QGMMA
+/// (per warpgroup, f16 and FP8).
+const COUNTERS: [Counter; 12] = [
+    Counter::new(Metric::LoopHmma, &["HMMA"]),
+    Counter::new(Metric::LoopHgmma, &["HGMMA"]),
+    Counter::new(Metric::LoopQgmma, &["QGMMA"]),
+    Counter::new(Metric::LoopLdsm, &["LDSM"]),
+    Counter::new(Metric::LoopLds, &["LDS"]),
+    Counter::new(Metric::LoopSts, &["STS", "STSM"]),
+    Counter::new(Metric::LoopLdgsts, &["LDGSTS"]),
+    Counter::new(Metric::LoopTma, &["UTMALDG", "UBLKCP"]),
+    Counter::new(Metric::LoopMufu, &["MUFU"]),
+    Counter::new(Metric::LoopFma, &["FFMA", "HFMA2"]),
+    Counter::new(Metric::LoopShuffles, &["SHFL"]),
+    Counter::new(Metric::LoopBarriers, &["BAR", "SYNCS"]),
 ];
 
 /// Loads and stores of local memory: spills, and arrays that are indexed at run time.
@@ -126,11 +138,11 @@ fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
             None => loops.push(target..=branch.address),
         }
     }
-    let mut own = vec![Vec::new(); loops.len()];
+    let mut bodies = vec![Vec::new(); loops.len()];
     for instruction in code {
         let around = (0..loops.len()).filter(|at| loops[*at].contains(&instruction.address));
         if let Some(innermost) = around.min_by_key(|at| loops[*at].end() - loops[*at].start()) {
-            own[innermost].push(*instruction);
+            bodies[innermost].push(*instruction);
         }
     }
     let macs = if code.iter().any(|instruction| instruction.tensor_macs() > 0) {
@@ -138,9 +150,16 @@ fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
     } else {
         Instruction::scalar_macs
     };
-    let multiplies = |own: &Vec<Instruction<'a>>| own.iter().map(macs).sum::<u64>();
-    own.retain(|own| multiplies(own) > 0);
-    own.into_iter().max_by_key(multiplies).unwrap_or_default()
+    let mut main_loop = Vec::new();
+    let mut most_macs = 1;
+    for body in bodies {
+        let body_macs: u64 = body.iter().map(macs).sum();
+        if body_macs >= most_macs {
+            most_macs = body_macs;
+            main_loop = body;
+        }
+    }
+    main_loop
 }
 
 /// Returns whether a branch closes a loop: it goes backward, but not to itself (padding), nor from
@@ -153,14 +172,16 @@ fn is_loop(code: &[Instruction<'_>], target: u64, branch: u64) -> bool {
     target < branch && !has_exit
 }
 
+/// Counts the instructions of these classes.
+fn count(code: &[Instruction<'_>], classes: &[&str]) -> f64 {
+    code.iter()
+        .filter(|instruction| classes.contains(&instruction.class()))
+        .count() as f64
+}
+
 /// Returns the figures that a run keeps of an instance; 0 for classes that do not occur.
 fn figures(code: &[Instruction<'_>]) -> Vec<(Metric, f64)> {
     let main_loop = main_loop(code);
-    let count = |code: &[Instruction<'_>], classes: &[&str]| {
-        code.iter()
-            .filter(|instruction| classes.contains(&instruction.class()))
-            .count() as f64
-    };
     let bytes = code
         .last()
         .map_or(0, |last| last.address + INSTRUCTION_BYTES);
@@ -171,21 +192,21 @@ fn figures(code: &[Instruction<'_>]) -> Vec<(Metric, f64)> {
         (Metric::LoopInstructions, main_loop.len() as f64),
         (Metric::LoopMacs, macs as f64),
     ];
-    figures.extend(CLASSES.map(|(metric, classes)| (metric, count(&main_loop, classes))));
+    for counter in &COUNTERS {
+        figures.push((counter.metric, count(&main_loop, counter.classes)));
+    }
     figures
 }
 
 /// Adds the figures of its machine code to each instance of `stage`, from the listing.
 pub fn complete(stage: &mut StageMeta, listing: &str) {
     let functions = functions(listing);
-    let variants = stage.variants.iter_mut();
-    for kernel in variants.flat_map(|variant| &mut variant.kernels) {
-        for built in &mut kernel.built {
-            let code = functions.get(&(&*built.ptxas.arch, &*kernel.facts.symbol));
-            built.code = match code {
-                Some(code) => figures(code),
-                None => vec![],
-            };
+    for variant in &mut stage.variants {
+        for kernel in &mut variant.kernels {
+            for built in &mut kernel.built {
+                let code = functions.get(&(&*built.ptxas.arch, &*kernel.facts.symbol));
+                built.code = code.map_or(vec![], |instructions| figures(instructions));
+            }
         }
     }
 }

@@ -56,13 +56,13 @@ const MOST_NAMES: usize = 16;
 
 const SHOWN: usize = 6;
 
-/// Makes the error for `text`, which is not one of the `known` names.
+/// Makes the error for `text`, which is not one of the known `names`.
 pub fn unknown<'a>(
     kind: &'static str,
     text: &str,
-    known: impl IntoIterator<Item = &'a str>,
+    names: impl IntoIterator<Item = &'a str>,
 ) -> SelectError {
-    let known: Vec<&str> = known.into_iter().collect();
+    let known: Vec<&str> = names.into_iter().collect();
     let likeness = |name: &str| strsim::jaro_winkler(&text.to_lowercase(), name);
     let mut nearest = known.clone();
     nearest.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
@@ -179,6 +179,18 @@ impl Problems {
         problems
     }
 
+    /// Returns whether the mask of a problem was given, or, without `--masks`, is one that its
+    /// shape is usually computed with; an unnamed shape is computed with any.
+    pub fn has_usual_mask(&self, problem: &Problem) -> bool {
+        if !self.masks.is_empty() {
+            return self.masks.contains(&problem.mask);
+        }
+        match problem.shape.named() {
+            Some(named) => named.masks.contains(&problem.mask),
+            None => true,
+        }
+    }
+
     /// Returns whether its element type and mask are among those given.
     pub fn include(&self, problem: &Problem) -> bool {
         or_all(&self.dtypes, &Dtype::ALL).contains(&problem.dtype)
@@ -281,11 +293,14 @@ mod tests {
             let mut kernels = variant.kernels.iter();
             kernels.all(|kernel| kernel.facts.dynamic_shared_bytes <= 99 << 10)
         };
-        let mut gone = None;
-        for (whole, stage) in whole.iter().zip(&limited) {
+        let mut first_refused = None;
+        for (unlimited, stage) in whole.iter().zip(&limited) {
             let is_of_hopper = stage.variants.is_empty();
             assert!(stage.variants.iter().all(|of| fits(&of)), "{}", stage.id);
-            let unfit = whole.variants.iter().filter(|of| is_of_hopper || !fits(of));
+            let unfit = unlimited
+                .variants
+                .iter()
+                .filter(|of| is_of_hopper || !fits(of));
             let names = stage.refused.iter().map(|(variant, _)| variant);
             assert!(names.eq(unfit.map(|of| &of.name)), "{:?}", stage.refused);
             let reason = if is_of_hopper {
@@ -299,7 +314,7 @@ mod tests {
                 "{:?}",
                 stage.refused
             );
-            gone = gone.or(stage.refused.first());
+            first_refused = first_refused.or(stage.refused.first());
             // What the evidence claims compare is there on both sides.
             for claim in stage.claims.iter().filter(|_| !is_of_hopper) {
                 assert!(stage.default_of(&claim.family).is_some(), "{claim}");
@@ -309,7 +324,7 @@ mod tests {
                 }
             }
         }
-        let (gone, _) = gone.expect("some do not fit");
+        let (gone, _) = first_refused.expect("some do not fit");
         let chosen = Chosen {
             variants: vec![gone.clone()],
             ..Chosen::default()

@@ -152,10 +152,10 @@ mod tests {
     use results::testing::scenario::row;
 
     fn kept(folder: &Path, program: &str, device: Option<&str>) -> Kept {
-        let device = device.map(|device| device.parse().unwrap());
+        let limits = device.map(|name| name.parse().unwrap());
         Kept {
             folder: folder.into(),
-            key: key(program.as_bytes(), device).unwrap(),
+            key: key(program.as_bytes(), limits).unwrap(),
             is_afresh: false,
         }
     }

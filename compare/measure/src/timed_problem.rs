@@ -23,7 +23,7 @@ pub struct TimedProblem {
     pub pool: Rc<InputPool>,
     /// The sets in the pool: seeds 0 and 1, or only 0.
     pub inputs: Vec<Inputs>,
-    /// One per input set, for each type of P.
+    /// The references for each type of P, one per input set.
     references: HashMap<Probability, Vec<Reference>>,
 }
 
@@ -32,6 +32,14 @@ pub struct Judged {
     pub max_abs: f64,
     /// The first failure of each gate, or one pass.
     pub gates: Vec<GateResult>,
+}
+
+/// An output without gaps between its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DenseOutput {
+    /// The index of the input set that it was computed from.
+    pub set: usize,
+    pub values: Vec<f32>,
 }
 
 impl TimedProblem {
@@ -47,7 +55,6 @@ impl TimedProblem {
         is_cold: bool,
         change: fn(Inputs) -> Inputs,
     ) -> Result<Self, CudaError> {
-        let is_cold = is_cold || problem.shape.is_decode();
         // A problem that takes more than an eighth of the cache is rotated over one set: see
         // Rotation::choose.
         let seeds = if 8 * problem.min_bytes() <= device.info().l2_bytes {
@@ -55,14 +62,14 @@ impl TimedProblem {
         } else {
             1
         };
-        let mut inputs: Vec<Inputs> = (0..seeds)
-            .map(|seed| change(Inputs::generate(problem, Family::Normal, seed)))
-            .collect();
-        let staged = inputs
-            .iter()
-            .map(|inputs| Staged::new(inputs, Layout::Packed))
-            .collect();
-        let pool = device.pool(staged, is_cold)?;
+        let mut inputs = Vec::new();
+        let mut staged = Vec::new();
+        for seed in 0..seeds {
+            let set = change(Inputs::generate(problem, Family::Normal, seed));
+            staged.push(Staged::new(&set, Layout::Packed));
+            inputs.push(set);
+        }
+        let pool = device.pool(staged, is_cold || problem.shape.is_decode())?;
         inputs.truncate(pool.contents().len());
         Ok(Self {
             problem: *problem,
@@ -87,8 +94,8 @@ impl TimedProblem {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let mut references = Vec::new();
-                for inputs in &self.inputs {
-                    references.push(timer.reference(inputs, probability)?);
+                for set in &self.inputs {
+                    references.push(timer.reference(set, probability)?);
                 }
                 place.insert(references)
             }
@@ -107,8 +114,10 @@ impl TimedProblem {
         let staged = |output: &RotatedOutput| &pool.contents()[output.input];
         let mut dense = Vec::new();
         for output in outputs {
-            let values = staged(output).values(&output.execution.output);
-            dense.push((output.input, values));
+            dense.push(DenseOutput {
+                set: output.input,
+                values: staged(output).values(&output.execution.output),
+            });
         }
         let Judged { max_abs, mut gates } = self.judge_dense(timer, &dense, probability, None)?;
         gates.retain(|result| result.gate != GateId::C4);
@@ -119,10 +128,10 @@ impl TimedProblem {
         for input in 0..pool.contents().len() {
             let repeats: Vec<Repeat<'_>> = dense
                 .iter()
-                .filter(|(set, _)| *set == input)
-                .map(|(_, output)| Repeat {
+                .filter(|output| output.set == input)
+                .map(|output| Repeat {
                     label: "timed buffers",
-                    output,
+                    output: &output.values,
                     lse: None,
                 })
                 .collect();
@@ -137,13 +146,12 @@ impl TimedProblem {
         })
     }
 
-    /// Judges C1 to C4 on dense outputs, each with the index of its input set, of a program that
-    /// holds P in `probability`. A program that holds its output in E4M3 with `e4m3_scale` is
+    /// Judges C1 to C4 on outputs of a program that holds P in `probability`. A program that holds its output in E4M3 with `e4m3_scale` is
     /// compared with a baseline that does the same.
     pub fn judge_dense(
         &mut self,
         timer: &dyn Timer,
-        outputs: &[(usize, Vec<f32>)],
+        outputs: &[DenseOutput],
         probability: Probability,
         e4m3_scale: Option<f32>,
     ) -> Result<Judged, ReferenceError> {
@@ -153,26 +161,31 @@ impl TimedProblem {
     }
 }
 
-/// [`TimedProblem::judge_dense`] by one reference per input set.
+/// Judges as [`TimedProblem::judge_dense`] does, by one reference per input set.
 fn judge(
     problem: &Problem,
     references: &[Reference],
-    outputs: &[(usize, Vec<f32>)],
+    outputs: &[DenseOutput],
     e4m3_scale: Option<f32>,
 ) -> Judged {
+    let mut max_abs = None;
+    let mut gates = Vec::new();
     // An output that could not be read has the wrong length, which every gate fails.
-    let judged = outputs.iter().map(|(input, output)| match e4m3_scale {
-        None => numeric(problem, &references[*input], output),
-        Some(scale) => numeric(problem, &in_e4m3(&references[*input], scale), output),
-    });
-    let (max_abs, gates): (Vec<f64>, Vec<[GateResult; 4]>) = judged.unzip();
+    for DenseOutput { set, values } in outputs {
+        let (error, results) = match e4m3_scale {
+            None => numeric(problem, &references[*set], values),
+            Some(scale) => numeric(problem, &in_e4m3(&references[*set], scale), values),
+        };
+        max_abs = Some(max_abs.map_or(error, |largest| worse(largest, error)));
+        gates.extend(results);
+    }
     Judged {
-        max_abs: max_abs.into_iter().reduce(worse).unwrap_or(f64::NAN),
-        gates: one_of_each(gates.concat()),
+        max_abs: max_abs.unwrap_or(f64::NAN),
+        gates: one_of_each(gates),
     }
 }
 
-/// The reference for a program that rounds its outputs, times `scale`, to E4M3.
+/// Returns the reference for a program that rounds its outputs, times `scale`, to E4M3.
 fn in_e4m3(reference: &Reference, scale: f32) -> Reference {
     let mut rounded = reference.clone();
     for value in &mut rounded.baseline {
@@ -191,7 +204,7 @@ fn numeric(problem: &Problem, reference: &Reference, output: &[f32]) -> (f64, [G
     (errors.max_abs, gates)
 }
 
-/// The larger error; NaN is larger than any.
+/// Returns the larger error; NaN is larger than any.
 fn worse(one: f64, other: f64) -> f64 {
     if gate::is_worse(one, other) {
         other
@@ -200,7 +213,7 @@ fn worse(one: f64, other: f64) -> f64 {
     }
 }
 
-/// The first failure of each gate, or its first other result.
+/// Returns the first failure of each gate, or its first other result.
 fn one_of_each(mut gates: Vec<GateResult>) -> Vec<GateResult> {
     gates.sort_by_key(|result| (result.gate, result.verdict != Verdict::Fail));
     gates.dedup_by_key(|result| result.gate);
@@ -228,7 +241,10 @@ mod tests {
         let reference = reference(&inputs, Probability::E4m3).unwrap();
         let references = std::slice::from_ref(&reference);
         let fails = |output: &[f32], scale| {
-            let outputs = [(0, output.to_vec())];
+            let outputs = [DenseOutput {
+                set: 0,
+                values: output.to_vec(),
+            }];
             let judged = judge(&problem, references, &outputs, scale);
             judged.gates.iter().any(GateResult::is_fail)
         };

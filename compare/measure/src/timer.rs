@@ -2,7 +2,7 @@
 
 use common::device::Staged;
 use common::device::cuda::{
-    CudaDevice, CudaError, DeviceInfo, InputPool, Ranked, Timed, TimedPair,
+    CudaDevice, CudaError, DeviceInfo, InputPool, RankedArm, Timed, TimedPair,
 };
 use common::inputs::Inputs;
 use common::reference::{self, Probability, Reference, ReferenceError};
@@ -11,8 +11,13 @@ use common::timing::Plan;
 use std::rc::Rc;
 
 /// A kernel that is ready to be launched.
-pub type Kernel<'a> = (&'a LoadedStage, &'a Prepared<'a>);
+#[derive(Clone, Copy)]
+pub struct Kernel<'a> {
+    pub stage: &'a LoadedStage,
+    pub prepared: &'a Prepared<'a>,
+}
 
+/// A device on which kernels are timed.
 pub trait Timer {
     fn info(&self) -> &DeviceInfo;
 
@@ -27,6 +32,7 @@ pub trait Timer {
     /// Times an empty kernel, in microseconds.
     fn zero_us(&self, plan: &Plan) -> Result<f64, CudaError>;
 
+    /// Times a kernel alone.
     fn time(
         &self,
         kernel: Kernel<'_>,
@@ -53,7 +59,7 @@ pub trait Timer {
         kernels: &[Kernel<'_>],
         pool: &Rc<InputPool>,
         plan: &Plan,
-    ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError>;
+    ) -> Result<Vec<RankedArm>, CudaError>;
 }
 
 impl Timer for CudaDevice {
@@ -75,11 +81,11 @@ impl Timer for CudaDevice {
 
     fn time(
         &self,
-        (stage, prepared): Kernel<'_>,
+        kernel: Kernel<'_>,
         pool: &Rc<InputPool>,
         plan: &Plan,
     ) -> Result<Timed, CudaError> {
-        self.measure(&mut self.arm(stage, prepared, pool)?, plan)
+        self.measure(&mut self.arm(kernel.stage, kernel.prepared, pool)?, plan)
     }
 
     fn time_pair(
@@ -89,8 +95,8 @@ impl Timer for CudaDevice {
         pool: &Rc<InputPool>,
         plan: &Plan,
     ) -> Result<TimedPair, CudaError> {
-        let mut base_arm = self.arm(base.0, base.1, pool)?;
-        let mut new_arm = self.arm(new.0, new.1, pool)?;
+        let mut base_arm = self.arm(base.stage, base.prepared, pool)?;
+        let mut new_arm = self.arm(new.stage, new.prepared, pool)?;
         self.measure_pair(&mut base_arm, &mut new_arm, plan)
     }
 
@@ -99,10 +105,10 @@ impl Timer for CudaDevice {
         kernels: &[Kernel<'_>],
         pool: &Rc<InputPool>,
         plan: &Plan,
-    ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError> {
+    ) -> Result<Vec<RankedArm>, CudaError> {
         let arms = kernels
             .iter()
-            .map(|(stage, prepared)| self.arm(stage, prepared, pool))
+            .map(|kernel| self.arm(kernel.stage, kernel.prepared, pool))
             .collect();
         self.rank(arms, plan)
     }

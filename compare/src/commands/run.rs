@@ -22,7 +22,7 @@ use measure::limits;
 use measure::machine;
 use measure::plan::{self, Plan, Request};
 use measure::self_test::{Kept, SelfTest};
-use measure::session::begin;
+use measure::session::{Start, begin};
 use measure::sink::ExecuteError;
 use measure::summary::summarise;
 use measure::timer::Timer;
@@ -227,14 +227,14 @@ impl<'a> Job<'a> {
         // Reading a stage's code takes seconds.
         let reads_code = self.plan.tier > Tier::T0;
         let reader = reads_code.then(|| self.read_machine_code());
-        let mut run = begin(
-            &name_of(&self.folder),
-            commit(),
-            &self.plan,
-            &self.ladder.stages,
-            &self.builds,
-            self.machine.clone(),
-        );
+        let mut run = begin(Start {
+            name: &name_of(&self.folder),
+            git: commit(),
+            plan: &self.plan,
+            stages: &self.ladder.stages,
+            builds: &self.builds,
+            machine: self.machine.clone(),
+        });
         run.session.device = self.limits;
         run.session.input = self.args.input.clone();
         if let Some(tool) = reader {

@@ -42,10 +42,10 @@ impl Sink for Told {
 
     fn on_rows_added(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
         self.recorded.push(run.cases().count());
-        match self.stops {
-            true => Err(ExecuteError::Interrupted),
-            false => Ok(()),
+        if self.stops {
+            return Err(ExecuteError::Interrupted);
         }
+        Ok(())
     }
 }
 

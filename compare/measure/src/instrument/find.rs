@@ -48,8 +48,10 @@ impl ToolLocation {
         let Self { name, variable } = self;
         if let Some(path) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
             return Tool::at(PathBuf::from(&path)).map_err(|reason| {
-                let path = path.to_string_lossy();
-                format!("{variable} names {path}, which is not a working {name}: {reason}")
+                format!(
+                    "{variable} names {}, which is not a working {name}: {reason}",
+                    path.to_string_lossy()
+                )
             });
         }
         self.candidates()

@@ -150,14 +150,14 @@ mod tests {
         assert!(matches!(ended, Ended::Exited(status) if status.code() == Some(3)));
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "out\nerr\n");
         // The inner process holds the log open; it would outlive a plain kill of the outer one.
-        let ended = run(
+        let late = run(
             shell("sleep 600 & echo $!; wait"),
             &log,
             Duration::from_millis(300),
             || (),
         )
         .unwrap();
-        assert_eq!(ended, Ended::TimedOut);
+        assert_eq!(late, Ended::TimedOut);
         let inner = std::fs::read_to_string(&log).unwrap();
         // It has been sent the signal, and dies when it is scheduled next; without it, it would
         // sleep for ten minutes.

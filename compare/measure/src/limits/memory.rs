@@ -176,8 +176,8 @@ impl System {
     }
 
     fn read(&self, path: impl AsRef<Path>) -> Option<String> {
-        let path = path.as_ref();
-        let inside = path.strip_prefix("/").unwrap_or(path);
+        let absolute = path.as_ref();
+        let inside = absolute.strip_prefix("/").unwrap_or(absolute);
         read_to_string(self.root.join(inside)).ok()
     }
 }

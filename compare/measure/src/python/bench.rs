@@ -7,7 +7,7 @@ use super::pair::{
 use super::session::{Finished, Peer, Python, SessionError};
 use super::turns::Turns;
 use crate::instrument::process::Scratch;
-use crate::timed_problem::TimedProblem;
+use crate::timed_problem::{DenseOutput, TimedProblem};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::format::Format;
@@ -102,7 +102,7 @@ impl<'a> Bench<'a> {
                 let Some(arm) = self.arm(&build.subject(variant), item, problem)? else {
                     continue;
                 };
-                if best.as_ref().is_none_or(|best| arm.us < best.us) {
+                if best.as_ref().is_none_or(|fastest| arm.us < fastest.us) {
                     best = Some(arm);
                 }
             }
@@ -479,8 +479,8 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
             let mut sampled = match (self.finish_arm(arm), python) {
                 (Ok(sampled), _) => sampled,
                 // A missing reference is no fault of the process.
-                (Err(error), Some(python)) if !error.is::<ReferenceError>() => {
-                    self.lose(python, subject.as_str(), &error);
+                (Err(error), Some(index)) if !error.is::<ReferenceError>() => {
+                    self.lose(index, subject.as_str(), &error);
                     continue;
                 }
                 (Err(error), _) => return Err(error),
@@ -505,11 +505,9 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
         for sampled in &sampled_arms {
             self.rows.push(sampled.row(place, cache)?);
         }
-        let (judged, others): (Vec<&Sampled>, Vec<&Sampled>) = sampled_arms
-            .iter()
-            .partition(|sampled| judged_subjects.contains(&sampled.subject));
-        for theirs in &others {
-            for ours in &judged {
+        let is_judged = |sampled: &&Sampled| judged_subjects.contains(&sampled.subject);
+        for theirs in sampled_arms.iter().filter(|sampled| !is_judged(sampled)) {
+            for ours in sampled_arms.iter().filter(is_judged) {
                 let row = pair(theirs, ours, place, cache, &speed_of_light)?;
                 self.rows.extend(row);
             }
@@ -547,9 +545,9 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
             dtype.output(),
         )?;
         let contents = self.problem.inputs.len();
-        let mut outputs = Vec::new();
-        for (set, output) in written.outputs {
-            outputs.push((set % contents, output));
+        let mut outputs = written.outputs;
+        for output in &mut outputs {
+            output.set %= contents;
         }
         // P has the type of the operands, as in all of these libraries.
         let probability = Probability::of_operands(dtype);
@@ -626,8 +624,8 @@ pub struct PeerOutputs {
     pub host_us: Vec<f64>,
     /// The scale of outputs that were held in E4M3.
     pub e4m3_scale: Option<f32>,
-    /// Each output that differs from the others of its set, behind the number of the set.
-    pub outputs: Vec<(usize, Vec<f32>)>,
+    /// Each output that differs from the others of its set.
+    pub outputs: Vec<DenseOutput>,
 }
 
 impl PeerOutputs {
@@ -654,7 +652,10 @@ impl PeerOutputs {
         let mut outputs = Vec::new();
         for (index, set) in finished.sets.into_iter().enumerate() {
             let bytes = read_and_remove(&exchange.path(&format!("o{index}")));
-            outputs.push((set, format.decode_bytes(&bytes)));
+            outputs.push(DenseOutput {
+                set,
+                values: format.decode_bytes(&bytes),
+            });
         }
         Ok(Self {
             host_us: finished.host_us,
@@ -673,8 +674,10 @@ pub fn representative_variants(
     stage: &StageMeta,
     place: &ProblemPlace,
 ) -> Vec<Vec<String>> {
-    let default = stage.variant(&stage.default_variant);
-    let family = default.map_or("", |default| default.family.as_str());
+    let family = match stage.variant(&stage.default_variant) {
+        Some(default) => default.family.as_str(),
+        None => "",
+    };
     let mut groups = Vec::new();
     match best::best_of(view, stage, family, place) {
         Some(row) => groups.push(vec![row.subject.name().to_string()]),
@@ -682,8 +685,9 @@ pub fn representative_variants(
     }
     if let Some(row) = best::best(view, stage, place, |_| true) {
         let name = row.subject.name();
-        let variant = stage.variant(name);
-        if variant.is_some_and(|variant| !variant.is_of(family)) {
+        if let Some(variant) = stage.variant(name)
+            && !variant.is_of(family)
+        {
             groups.push(vec![name.to_string()]);
         }
     }

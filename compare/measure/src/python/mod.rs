@@ -59,7 +59,7 @@ pub fn callable_peers(name: Option<&str>) -> Result<String, String> {
 
 /// Refuses a Python on another GPU than this process.
 pub fn check_uuid(Hello { uuid, .. }: &Hello, device: &CudaDevice) -> anyhow::Result<()> {
-    let bare = |uuid: &str| uuid.trim_start_matches("GPU-").to_lowercase();
+    let bare = |id: &str| id.trim_start_matches("GPU-").to_lowercase();
     let ours = &device.info().uuid;
     ensure!(
         bare(uuid) == bare(ours),

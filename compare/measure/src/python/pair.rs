@@ -11,6 +11,9 @@ use std::ops::Range;
 /// The most passes of rounds, while it is undecided who is faster.
 const PASSES: usize = 4;
 
+/// The samples of an arm, in microseconds.
+pub type ArmSamples = Vec<f64>;
+
 /// Takes samples of `arms` arms, at least `samples` of each, in rounds of `0 1 … n n … 1 0`: of any
 /// two arms each round has two samples, mirrored around its middle, so that a drift within it
 /// cancels as in A B B A. Takes up to [`PASSES`] times as many while it is undecided which of the
@@ -20,7 +23,7 @@ pub fn rounds<E>(
     ours: usize,
     samples: usize,
     mut sample: impl FnMut(usize) -> Result<f64, E>,
-) -> Result<Vec<Vec<f64>>, E> {
+) -> Result<Vec<ArmSamples>, E> {
     let mut samples_of_arms = vec![Vec::new(); arms];
     for pass in 0..PASSES {
         if pass > 0 && !is_open(&samples_of_arms, ours) {
@@ -79,7 +82,7 @@ pub fn sustained_arms(
     let fastest_of_ours = fastest_of(samples, 0..ours)?;
     let peer = fastest_of(samples, ours..samples.len())?;
     let mut arms = vec![fastest_of_ours, peer];
-    arms.extend(library.filter(|library| *library != fastest_of_ours));
+    arms.extend(library.filter(|arm| *arm != fastest_of_ours));
     arms.sort_unstable();
     Some(SustainedArms { arms, peer })
 }

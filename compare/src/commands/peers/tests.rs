@@ -12,6 +12,7 @@ use measure::python::pair::{
     Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
 };
 use measure::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
+use measure::timed_problem::DenseOutput;
 use measure::timed_problem::Judged as OfBuffers;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -428,7 +429,17 @@ fn outputs_of_all_sets_are_read() {
         return;
     };
     let read = answer.unwrap();
-    assert_eq!(read.outputs, [(0, vec![1.0, 2.0]), (1, vec![1.0])]);
+    let expected = [
+        DenseOutput {
+            set: 0,
+            values: vec![1.0, 2.0],
+        },
+        DenseOutput {
+            set: 1,
+            values: vec![1.0],
+        },
+    ];
+    assert_eq!(read.outputs, expected);
     assert_eq!(read.host_us, [20.0, 21.0]);
     assert_eq!(read.e4m3_scale, Some(64.0));
 }
