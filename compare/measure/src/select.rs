@@ -266,20 +266,23 @@ pub fn at_least_one<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::request;
+    use crate::plan::Request;
+    use crate::testing::{parsed, request};
     use results::judge::list::joined;
     use results::table::ProblemPlace;
     use results::table::session::by_id;
     use results::testing::ladder;
     use stages::Ladder;
 
-    /// The variants that these flags choose, or why they choose none.
-    fn picked(flags: &[&str]) -> Result<String, String> {
-        let chosen = request(flags.iter().copied()).chosen;
-        match chosen.pick(&ladder()) {
-            Ok(picked) => Ok(joined(subjects(&picked), ", ")),
-            Err(error) => Err(error.to_string()),
-        }
+    /// Returns the variants that a request chooses.
+    fn picked(request: Request) -> String {
+        let ladder = ladder();
+        joined(subjects(&request.chosen.pick(&ladder).unwrap()), ", ")
+    }
+
+    /// Returns the reason why a request chooses nothing.
+    fn refusal(request: Request) -> String {
+        request.chosen.pick(&ladder()).unwrap_err().to_string()
     }
 
     #[test]
@@ -337,63 +340,87 @@ mod tests {
         assert!(error.starts_with(&says), "{error}");
     }
 
+    const ALL: &str = "stage0-scalar/scalar-32x64, stage0-scalar/wmma-qk-32x64, \
+                       stage1-cpasync/cpasync-32x64";
+
     #[test]
-    fn names_and_numbers_choose_in_the_order_of_the_ladder() {
-        let all = "stage0-scalar/scalar-32x64, stage0-scalar/wmma-qk-32x64, \
-                   stage1-cpasync/cpasync-32x64";
-        let cpasync = "stage1-cpasync/cpasync-32x64";
-        let cases: [(&[&str], &str); 6] = [
-            (&["--quick"], all),
-            (&["--stages", "stage1-cpasync,stage0-scalar"], all),
-            (&["--stages", "1"], cpasync),
-            (&["--stages", "1,stage1-cpasync"], cpasync),
-            (
-                &["--variants", "wmma-qk-32x64"],
-                "stage0-scalar/wmma-qk-32x64",
-            ),
-            (&["--stages", "1", "--variants", "cpasync-32x64"], cpasync),
-        ];
-        for (flags, expected) in cases {
-            assert_eq!(picked(flags).as_deref(), Ok(expected), "{flags:?}");
-        }
+    fn everything_is_chosen_if_nothing_is_named() {
+        assert_eq!(picked(request().quick()), ALL);
     }
 
     #[test]
-    fn an_unknown_stage_is_answered_with_the_known_ones() {
-        let cases: [(&[&str], &str); 4] = [
-            (
-                &["--stages", "stage0-scaler"],
-                "there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: \
-                 stage0-scalar, stage1-cpasync",
-            ),
-            (
-                &["--stages", "7"],
-                "there is no stage '7'; known: stage0-scalar, stage1-cpasync",
-            ),
-            (
-                &["--stages", "stage1"],
-                "there is no stage 'stage1'; did you mean 'stage1-cpasync'?; known: \
-                 stage0-scalar, stage1-cpasync",
-            ),
-            (
-                &["--stages="],
-                "there is no stage ''; known: stage0-scalar, stage1-cpasync",
-            ),
-        ];
-        for (flags, expected) in cases {
-            assert_eq!(picked(flags).unwrap_err(), expected, "{flags:?}");
-        }
+    fn stages_are_chosen_in_the_order_of_the_ladder() {
+        let backwards = request().stages(["stage1-cpasync", "stage0-scalar"]);
+        assert_eq!(picked(backwards), ALL);
+    }
+
+    #[test]
+    fn a_stage_is_chosen_by_its_number() {
+        let by_number = request().stages(["1"]);
+        assert_eq!(picked(by_number), "stage1-cpasync/cpasync-32x64");
+    }
+
+    #[test]
+    fn a_stage_that_is_named_twice_is_chosen_once() {
+        let twice = request().stages(["1", "stage1-cpasync"]);
+        assert_eq!(picked(twice), "stage1-cpasync/cpasync-32x64");
+    }
+
+    #[test]
+    fn a_variant_is_chosen_by_its_name() {
+        let by_name = request().variants(["wmma-qk-32x64"]);
+        assert_eq!(picked(by_name), "stage0-scalar/wmma-qk-32x64");
+    }
+
+    #[test]
+    fn a_variant_of_a_chosen_stage_is_chosen() {
+        let of_stage = request().stages(["1"]).variants(["cpasync-32x64"]);
+        assert_eq!(picked(of_stage), "stage1-cpasync/cpasync-32x64");
+    }
+
+    #[test]
+    fn an_unknown_stage_is_answered_with_the_nearest() {
+        assert_eq!(
+            refusal(request().stages(["stage0-scaler"])),
+            "there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: \
+             stage0-scalar, stage1-cpasync"
+        );
+        assert_eq!(
+            refusal(request().stages(["stage1"])),
+            "there is no stage 'stage1'; did you mean 'stage1-cpasync'?; known: \
+             stage0-scalar, stage1-cpasync"
+        );
+    }
+
+    #[test]
+    fn an_unknown_stage_that_is_like_none_is_answered_with_the_known_ones() {
+        assert_eq!(
+            refusal(request().stages(["7"])),
+            "there is no stage '7'; known: stage0-scalar, stage1-cpasync"
+        );
+    }
+
+    #[test]
+    fn a_stage_without_a_name_is_answered_with_the_known_ones() {
+        assert_eq!(
+            refusal(parsed(&["--stages="])),
+            "there is no stage ''; known: stage0-scalar, stage1-cpasync"
+        );
+    }
+
+    #[test]
+    fn a_variant_that_no_stage_has_is_answered_with_the_nearest() {
+        assert_eq!(
+            refusal(request().variants(["wmma-qk-32x46"])),
+            "there is no variant 'wmma-qk-32x46'; did you mean 'wmma-qk-32x64'?; known: \
+             scalar-32x64, wmma-qk-32x64, cpasync-32x64"
+        );
     }
 
     #[test]
     fn a_variant_that_no_chosen_stage_has_is_answered_with_what_to_do() {
         assert_eq!(
-            picked(&["--variants", "wmma-qk-32x46"]).unwrap_err(),
-            "there is no variant 'wmma-qk-32x46'; did you mean 'wmma-qk-32x64'?; known: \
-             scalar-32x64, wmma-qk-32x64, cpasync-32x64"
-        );
-        assert_eq!(
-            picked(&["--stages", "0", "--variants", "cpasync-32x64"]).unwrap_err(),
+            refusal(request().stages(["0"]).variants(["cpasync-32x64"])),
             "variant 'cpasync-32x64' is of stage1-cpasync, which --stages leaves out; add \
              stage1-cpasync to --stages, or leave --stages out"
         );

@@ -1,8 +1,12 @@
 use super::*;
+use crate::plan::Request;
 use crate::plan::plan;
+use crate::testing::request;
 use crate::timer::Kernel;
 use common::check::{both_backends, check};
-use common::device::cuda::{DeviceInfo, InputPool, Ranked, RotatedOutput, Timed, TimedPair};
+use common::device::cuda::{
+    DeviceInfo, InputPool, Ranked, RankedArm, RotatedOutput, Timed, TimedPair,
+};
 use common::device::{BackendKind, Staged, emulated as emulator};
 use common::inputs::Family;
 use common::metric::Metric;
@@ -15,26 +19,38 @@ use common::timing::sustained::{CHUNK, Chunk, Stand, Sustained, sustain_at_limit
 use common::timing::{CacheState, Comparison, Measurement};
 use common::verdict::{GateId, Verdict};
 use results::builds::builds;
-use results::judge::list::joined;
 use results::judge::state::NEEDED;
 use results::table::Place;
 use results::table::Run;
 use results::testing;
 use results::testing::{SCALAR, WMMA, samples};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
+/// A sink that keeps what it is told.
 #[derive(Default)]
-struct Told {
+struct Log {
     /// The kind of each step.
     kinds: Vec<&'static str>,
     started: Vec<String>,
+    /// The number of cases that the run had at each result.
     recorded: Vec<usize>,
-    /// At the first result.
-    stops: bool,
+    /// Whether it stops the run at the first result.
+    is_stopping: bool,
 }
 
-impl Sink for Told {
+impl Log {
+    /// Makes a sink that stops the run at the first result.
+    fn stopping() -> Self {
+        Self {
+            is_stopping: true,
+            ..Self::default()
+        }
+    }
+}
+
+impl Sink for Log {
     fn on_start(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         self.kinds.push(kind);
         self.started.push(format!("{done} of {total}: {label}"));
@@ -42,89 +58,156 @@ impl Sink for Told {
 
     fn on_rows_added(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
         self.recorded.push(run.cases().count());
-        if self.stops {
+        if self.is_stopping {
             return Err(ExecuteError::Interrupted);
         }
         Ok(())
     }
 }
 
-fn stops() -> Told {
-    Told {
-        stops: true,
-        ..Told::default()
+/// The ladder, and what a request plans for it.
+struct Planned {
+    stages: Vec<LoadedStage>,
+    plan: Plan,
+}
+
+impl Planned {
+    fn new(request: &Request, backend: BackendKind) -> Self {
+        let stages = stages::load().unwrap();
+        let plan = plan(&builds(&stages), request, backend).unwrap();
+        Self { stages, plan }
+    }
+
+    fn executor(&self) -> Executor<'_> {
+        Executor::new(&self.plan, &self.stages)
+    }
+
+    /// Makes a run of the emulator without rows.
+    fn blank_run(&self) -> Run {
+        testing::emulated()
+            .without(|_| true)
+            .changed(|session| session.stages = builds(&self.stages))
+    }
+
+    /// Times what is planned with this timer, which is the first of a run.
+    fn time(&self, timer: &GpuDouble, run: &mut Run) -> Log {
+        self.time_all(timer, &self.plan.timings, run)
+    }
+
+    fn time_all(&self, timer: &GpuDouble, timings: &[(Problem, Subject)], run: &mut Run) -> Log {
+        let mut log = Log::default();
+        let mut benches = Benches::new(timer, ZERO_US, true);
+        self.executor()
+            .time(&mut benches, timings, 0, run, &mut log)
+            .unwrap();
+        log
     }
 }
 
-/// The ladder, and what these flags plan for it.
-fn planned(flags: &str, backend: BackendKind) -> (Vec<LoadedStage>, Plan) {
-    let stages = stages::load().unwrap();
-    let request = crate::testing::request(flags.split_whitespace());
-    let plan = plan(&builds(&stages), &request, backend).unwrap();
-    (stages, plan)
+/// Returns the request of stage 0 on one shape, in f16 with the full mask.
+fn stage0_on(shape: &str) -> Request {
+    request()
+        .stages(["0"])
+        .shapes([shape])
+        .dtypes([Dtype::F16])
+        .masks([Mask::Full])
 }
 
 fn problem(shape: &str, dtype: Dtype) -> Problem {
-    let shape = common::problem::parse_shape(shape).unwrap();
-    Problem::new(shape, dtype, Mask::Full).unwrap()
+    let extents = common::problem::parse_shape(shape).unwrap();
+    Problem::new(extents, dtype, Mask::Full).unwrap()
 }
 
-/// On a GPU: what the gates said of the cases of stage 0, of which this one fails of the second
-/// variant.
+/// Makes a run on a GPU with the gates of the cases of stage 0, of which this one fails of the
+/// second variant.
 fn judged(red: Option<GateId>) -> Run {
     let mut run = testing::timed(testing::US).without(|_| true);
     for subject in [SCALAR, WMMA] {
-        let row = Row::new(subject, Kind::Checked(BackendKind::Cuda));
-        let is_red = |gate| subject == WMMA && red == Some(gate);
-        run.append(NEEDED.into_iter().fold(row, |row, gate| {
-            row.verdict(&GateResult::judge(gate, !is_red(gate), "of the cases"))
-        }));
+        let mut row = Row::new(subject, Kind::Checked(BackendKind::Cuda));
+        for gate in NEEDED {
+            let is_red = subject == WMMA && red == Some(gate);
+            row = row.verdict(&GateResult::judge(gate, !is_red, "of the cases"));
+        }
+        run.append(row);
     }
     run
 }
 
+/// A run, and what its sink was told.
+struct Executed {
+    run: Run,
+    log: Log,
+}
+
+/// Executes a plan in the emulator, with so many cases at a time.
+fn executed(planned: &Planned, in_flight: usize) -> Executed {
+    let mut run = planned.blank_run();
+    let mut log = Log::default();
+    let executor = Executor {
+        in_flight,
+        ..planned.executor()
+    };
+    executor.run(&mut run, &mut log).unwrap();
+    Executed { run, log }
+}
+
+/// Plans cases of two stages on two shapes as on a GPU, whose place the emulator takes.
+fn planned_on_both_backends() -> Planned {
+    let two_stages = request()
+        .stages(["0", "3"])
+        .shapes(["1x1x17x64", "1x2:1x9x64"])
+        .families([Family::Normal, Family::Large]);
+    let mut planned = Planned::new(&two_stages, BackendKind::Emulated);
+    for case in &mut planned.plan.cases {
+        case.mode = Mode::Both;
+    }
+    planned
+}
+
 #[test]
 fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
-    let flags = "--stages 0,3 --shapes 1x1x17x64,1x2:1x9x64 --families normal,large";
-    let (stages, mut plan) = planned(flags, BackendKind::Emulated);
-    // As on a GPU, whose place the emulator takes.
-    plan.cases
-        .iter_mut()
-        .for_each(|case| case.mode = Mode::Both);
-    let blank = || {
-        testing::emulated()
-            .without(|_| true)
-            .changed(|session| session.stages = builds(&stages))
-    };
-    let run = |in_flight, mut run: Run| {
-        let mut told = Told::default();
-        let executor = Executor {
-            in_flight,
-            ..Executor::new(&plan, &stages)
-        };
-        executor.run(&mut run, &mut told).unwrap();
-        (run, told)
-    };
-    let ((alone, told_alone), (together, told_together)) = (run(1, blank()), run(5, blank()));
-    assert_eq!(alone, together);
-    // Green cases are context; a row per variant sums them up, and the shapes' names are explained.
-    let run = &alone;
-    assert_eq!(run.cases().count(), plan.cases.len());
+    let planned = planned_on_both_backends();
+    let alone = executed(&planned, 1);
+    let together = executed(&planned, 5);
+    assert_eq!(alone.run, together.run);
+    assert_eq!(alone.log.started, together.log.started);
+    assert_eq!(alone.log.recorded, together.log.recorded);
+    let one_by_one: Vec<usize> = (1..=planned.plan.cases.len()).collect();
+    assert_eq!(alone.log.recorded, one_by_one);
+}
+
+/// Green cases are context; a row per variant sums them up, and the shapes' names are explained.
+#[test]
+fn every_green_case_is_a_row_and_is_summed_up() {
+    let planned = planned_on_both_backends();
+    let run = executed(&planned, 5).run;
+    assert_eq!(run.cases().count(), planned.plan.cases.len());
     for case in run.cases() {
-        assert!(
-            case.failed().next().is_none() && case.verdicts[&GateId::B1].verdict == Verdict::Pass,
-            "{case:?}"
-        );
+        assert_eq!(case.failed().count(), 0, "{case:?}");
+        let both_backends = &case.verdicts[&GateId::B1];
+        assert_eq!(both_backends.verdict, Verdict::Pass, "{case:?}");
     }
-    // Each on its own inputs, by the reference for its own type of P.
-    for case in &plan.cases {
+    assert_eq!(summed_cases(&run), planned.plan.cases.len() as f64);
+}
+
+/// Returns the number of cases that the summaries of all variants count.
+fn summed_cases(run: &Run) -> f64 {
+    let summaries = run.table.rows().filter(|row| row.place() == Place::All);
+    summaries.filter_map(|row| row.value(Metric::Cases)).sum()
+}
+
+/// Each case is judged on its own inputs, by the reference for its own type of P.
+#[test]
+fn a_case_of_a_run_has_the_figures_that_it_has_alone() {
+    let planned = planned_on_both_backends();
+    let run = executed(&planned, 5).run;
+    for case in &planned.plan.cases {
         let Source::Seeded { family, .. } = case.source else {
             panic!("no file is given")
         };
-        let (id, variant) = (case.subject.stage(), case.subject.name());
         let outcome = check(
-            loaded(&stages, id),
-            variant,
+            loaded(&planned.stages, case.subject.stage()),
+            case.subject.name(),
             &case.problem,
             family,
             emulated(Mode::Both),
@@ -138,38 +221,27 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
             "{key}"
         );
     }
-    assert_eq!(
-        run.table
-            .rows()
-            .filter(|row| row.place() == Place::All)
-            .map(|row| row.value(Metric::Cases).unwrap())
-            .sum::<f64>(),
-        plan.cases.len() as f64
-    );
-    assert_eq!(told_alone.started, told_together.started);
-    assert_eq!(
-        told_alone.recorded,
-        (1..=plan.cases.len()).collect::<Vec<_>>()
-    );
-    assert_eq!(told_alone.recorded, told_together.recorded);
 }
 
 #[test]
 fn a_case_without_memory_ends_the_run_and_is_no_row() {
-    let (_, plan) = planned("--quick", BackendKind::Emulated);
-    let (mut run, mut told) = (testing::emulated().without(|_| true), Told::default());
+    let plan = Planned::new(&request().quick(), BackendKind::Emulated).plan;
+    let mut run = testing::emulated().without(|_| true);
+    let mut log = Log::default();
     let outcome = Err(NoOutput::NoMemory("rows far apart: 280 GiB".into()));
-    let error = keep(vec![(&plan.cases[0], outcome)], &mut run, &mut told).unwrap_err();
+    let error = keep(vec![(&plan.cases[0], outcome)], &mut run, &mut log).unwrap_err();
     assert!(matches!(error, ExecuteError::NoMemory { .. }), "{error}");
-    let says = error.to_string();
-    assert!(says.contains("rows far apart: 280 GiB; "), "{says}");
-    assert_eq!((run.cases().count(), told.recorded), (0, vec![]));
+    let message = error.to_string();
+    assert!(message.contains("rows far apart: 280 GiB; "), "{message}");
+    assert_eq!(run.cases().count(), 0);
+    assert_eq!(log.recorded, [0; 0]);
 }
 
 #[test]
 fn what_finished_behind_a_case_without_memory_is_kept() {
-    let (_, plan) = planned("--quick", BackendKind::Emulated);
-    let (mut run, mut told) = (testing::emulated().without(|_| true), Told::default());
+    let plan = Planned::new(&request().quick(), BackendKind::Emulated).plan;
+    let mut run = testing::emulated().without(|_| true);
+    let mut log = Log::default();
     let no_memory = |words: &str| Err(NoOutput::NoMemory(words.into()));
     let failed = || {
         Err(NoOutput::Failed {
@@ -185,76 +257,150 @@ fn what_finished_behind_a_case_without_memory_is_kept() {
         failed(),
     ];
     let judged = plan.cases.iter().zip(outcomes).collect();
-    let error = keep(judged, &mut run, &mut told).unwrap_err();
+    let error = keep(judged, &mut run, &mut log).unwrap_err();
     assert!(error.to_string().contains("first; "), "{error}");
-    assert_eq!((run.cases().count(), told.recorded), (3, vec![1, 2, 3]));
+    assert_eq!(run.cases().count(), 3);
+    assert_eq!(log.recorded, [1, 2, 3]);
 }
 
 #[test]
 fn what_had_ended_is_summed_up_where_the_run_stops() {
-    let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";
-    let (stages, plan) = planned(flags, BackendKind::Emulated);
-    let mut run = testing::emulated()
-        .without(|_| true)
-        .changed(|session| session.stages = builds(&stages));
+    let planned = Planned::new(&stage0_on("1x1x17x64"), BackendKind::Emulated);
+    let mut run = planned.blank_run();
     let executor = Executor {
         in_flight: 2,
-        ..Executor::new(&plan, &stages)
+        ..planned.executor()
     };
-    assert!(executor.run(&mut run, &mut stops()).is_err());
+    assert!(executor.run(&mut run, &mut Log::stopping()).is_err());
     assert_eq!(run.cases().count(), 2);
-    assert_eq!(
-        run.table
-            .rows()
-            .filter(|row| row.place() == Place::All)
-            .count(),
-        2
-    );
+    let summaries = run.table.rows().filter(|row| row.place() == Place::All);
+    assert_eq!(summaries.count(), 2);
 }
 
 #[test]
 fn a_traced_case_runs_plain_under_every_schedule() {
-    for (mode, plain, traced) in [
-        (Mode::Traced, 3, 3),
-        (Mode::TracedOnce, 3, 1),
-        (Mode::Plain, 1, 0),
-        (Mode::Both, 1, 0),
-    ] {
-        let Target::Emulated {
-            schedules,
-            traced: of,
-            ..
-        } = emulated(mode)
-        else {
-            panic!("{mode:?}")
-        };
-        assert_eq!((schedules.len(), of.len()), (plain, traced), "{mode:?}");
+    assert_eq!(
+        schedules(Mode::Traced),
+        Schedules {
+            plain: 3,
+            traced: 3
+        }
+    );
+    assert_eq!(
+        schedules(Mode::TracedOnce),
+        Schedules {
+            plain: 3,
+            traced: 1
+        }
+    );
+}
+
+#[test]
+fn a_case_that_is_not_traced_runs_under_one_schedule() {
+    let once = Schedules {
+        plain: 1,
+        traced: 0,
+    };
+    assert_eq!(schedules(Mode::Plain), once);
+    assert_eq!(schedules(Mode::Both), once);
+}
+
+/// The numbers of schedules under which a case runs in the emulator's two builds.
+#[derive(Debug, PartialEq)]
+struct Schedules {
+    plain: usize,
+    traced: usize,
+}
+
+fn schedules(mode: Mode) -> Schedules {
+    match emulated(mode) {
+        Target::Emulated {
+            schedules, traced, ..
+        } => Schedules {
+            plain: schedules.len(),
+            traced: traced.len(),
+        },
+        Target::Cuda { .. } => panic!("{mode:?}"),
     }
 }
 
 #[test]
 fn nothing_is_launched_on_a_gpu_that_is_lost() {
-    let failed = |fatal| NoOutput::Failed {
-        reason: "illegal address".into(),
-        fatal,
-    };
-    let launch = |_: usize, case: &i32| match case {
-        0 => Ok(*case),
-        1 => Err(failed(false)),
-        _ => Err(failed(true)),
-    };
-    let shown = |cases: &[i32]| {
-        until_lost(cases, launch)
-            .iter()
-            .map(Result::is_ok)
-            .collect::<Vec<_>>()
-    };
+    use Launch::{Fails, LosesGpu, Succeeds};
     assert_eq!(
-        shown(&[0, 1, 0, 2, 0, 2]),
+        succeeded(&[Succeeds, Fails, Succeeds, LosesGpu, Succeeds, LosesGpu]),
         [true, false, true, false],
         "the failure that loses it is the last result"
     );
-    assert_eq!(shown(&[0, 1]), [true, false]);
+    assert_eq!(succeeded(&[Succeeds, Fails]), [true, false]);
+}
+
+/// The fate of a launch.
+#[derive(Clone, Copy, PartialEq)]
+enum Launch {
+    Succeeds,
+    Fails,
+    LosesGpu,
+}
+
+/// Returns which of these launches succeed, of those that take place.
+fn succeeded(launches: &[Launch]) -> Vec<bool> {
+    let results = until_lost(launches, |_, launch| {
+        if *launch == Launch::Succeeds {
+            return Ok(());
+        }
+        Err(NoOutput::Failed {
+            reason: "illegal address".into(),
+            fatal: *launch == Launch::LosesGpu,
+        })
+    });
+    results.iter().map(Result::is_ok).collect()
+}
+
+/// The output of a stage's default variant, in which row 16 of head 1 can be made wrong. The
+/// zero-head family has its zeros in V's head 0.
+struct JudgedOutput<'a> {
+    stage: &'a LoadedStage,
+    staged: Arc<StagedInputs>,
+    output: Vec<f32>,
+}
+
+/// The elements of row 16 of head 1 of an output of two heads of 18 rows.
+const ROW: Range<usize> = 34 * 64..35 * 64;
+
+impl<'a> JudgedOutput<'a> {
+    fn new(stage: &'a LoadedStage, problem: &Problem, family: Family) -> Self {
+        let inputs = Inputs::generate(problem, family, 0);
+        let target = Target::Emulated {
+            schedules: &tier0::SCHEDULES[1..2],
+            traced: &[],
+            suppress: None,
+        };
+        let variant = stage.info().default_variant;
+        let checked = check(stage, variant, problem, family, target).unwrap();
+        Self {
+            stage,
+            staged: Arc::new(StagedInputs::new(&inputs, Some(family))),
+            output: checked.output,
+        }
+    }
+
+    /// Judges gate B1 with the row changed by `spoil`.
+    fn judge(&self, spoil: impl Fn(f32) -> f32) -> GateResult {
+        let mut spoilt = self.output.clone();
+        for element in &mut spoilt[ROW] {
+            *element = spoil(*element);
+        }
+        let variant = self.stage.info().default_variant;
+        both_backends(self.stage, variant, &self.staged, &spoilt).unwrap()
+    }
+}
+
+/// Refuses a result that does not fail for the row that was made wrong.
+fn assert_row_fails(result: &GateResult, case: &str) {
+    let reason = &result.reason;
+    assert_eq!(result.verdict, Verdict::Fail, "{case}: {reason}");
+    assert!(reason.starts_with("row [0, 1, 16] differs"), "{reason}");
 }
 
 #[test]
@@ -262,102 +408,79 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
     let stages = stages::load().unwrap();
     for dtype in Dtype::ALL {
         let problem = problem("1x2x18:5x64", dtype);
-        let variant_of = |stage: &LoadedStage| stage.info().default_variant;
-        let takes = |stage: &&LoadedStage| stage.prepare(variant_of(stage), &problem).is_ok();
-        let stage = stages.iter().find(takes).unwrap();
-        let variant = variant_of(stage);
+        let stage = stages
+            .iter()
+            .find(|stage| {
+                stage
+                    .prepare(stage.info().default_variant, &problem)
+                    .is_ok()
+            })
+            .unwrap();
         for family in Family::for_dtype(dtype) {
-            let inputs = Inputs::generate(&problem, family, 0);
-            let target = Target::Emulated {
-                schedules: &tier0::SCHEDULES[1..2],
-                traced: &[],
-                suppress: None,
-            };
-            let output = check(stage, variant, &problem, family, target)
-                .unwrap()
-                .output;
-            let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
-            let judge = |wrong: &dyn Fn(f32) -> f32| {
-                let mut output = output.clone();
-                // Row 16 of head 1; the zero-head family has its zeros in V's head 0.
-                output[34 * 64..35 * 64]
-                    .iter_mut()
-                    .for_each(|element| *element = wrong(*element));
-                both_backends(stage, variant, &staged, &output).unwrap()
-            };
-            let is_zero = output[34 * 64..35 * 64]
-                .iter()
-                .all(|element| *element == 0.0);
-            assert!(!is_zero, "{dtype} {family}: a fault would change nothing");
-            assert_eq!(
-                judge(&|element| element).verdict,
-                Verdict::Pass,
-                "{dtype} {family}"
-            );
+            let judged = JudgedOutput::new(stage, &problem, family);
+            let case = format!("{dtype} {family}");
+            let is_zero = judged.output[ROW].iter().all(|element| *element == 0.0);
+            assert!(!is_zero, "{case}: a fault would change nothing");
+            let right = judged.judge(|element| element);
+            assert_eq!(right.verdict, Verdict::Pass, "{case}");
             // P of huge in bf16 is rounded by 0.4 % here and there.
             let part = match (dtype, family) {
                 (Dtype::Bf16, Family::Huge) => 0.015,
                 _ => 0.01,
             };
-            let wrong: [&dyn Fn(f32) -> f32; 4] = [
-                &|x| (1.0 + part) * x,
-                &|x| (1.0 - part) * x,
-                &|_| 0.0,
-                &|_| f32::NAN,
-            ];
-            for fault in wrong {
-                let result = judge(fault);
-                assert_eq!(
-                    result.verdict,
-                    Verdict::Fail,
-                    "{dtype} {family}: {}",
-                    result.reason
-                );
-                assert!(
-                    result.reason.starts_with("row [0, 1, 16] differs"),
-                    "{}",
-                    result.reason
-                );
-            }
+            assert_row_fails(&judged.judge(|element| (1.0 + part) * element), &case);
+            assert_row_fails(&judged.judge(|element| (1.0 - part) * element), &case);
+            assert_row_fails(&judged.judge(|_| 0.0), &case);
+            assert_row_fails(&judged.judge(|_| f32::NAN), &case);
         }
     }
-    let inputs = Inputs::generate(&problem("1x1x5x64", Dtype::F16), Family::Normal, 0);
-    let staged = Arc::new(StagedInputs::new(&inputs, None));
-    let stage = &stages[0];
-    let found = both_backends(stage, stage.info().default_variant, &staged, &[]).unwrap();
-    assert_eq!(found.verdict, Verdict::NoData);
 }
 
-/// What is done to the outputs that timing leaves.
-type Spoils = fn(&mut Vec<RotatedOutput>);
+#[test]
+fn an_output_that_is_missing_on_one_backend_is_no_data_for_b1() {
+    let stages = stages::load().unwrap();
+    let inputs = Inputs::generate(&problem("1x1x5x64", Dtype::F16), Family::Normal, 0);
+    let staged = Arc::new(StagedInputs::new(&inputs, None));
+    let variant = stages[0].info().default_variant;
+    let result = both_backends(&stages[0], variant, &staged, &[]).unwrap();
+    assert_eq!(result.verdict, Verdict::NoData);
+}
 
-/// A GPU that is made up: kernels run on the emulator, and what they leave is then spoilt.
-struct Made {
+/// A change to the outputs that timing leaves.
+type Fault = fn(&mut Vec<RotatedOutput>);
+
+/// A stand-in for a GPU: kernels run on the emulator, and what one of them leaves is then spoilt.
+struct GpuDouble {
     info: DeviceInfo,
+    /// The time of every kernel.
     us: f64,
-    /// Of the variant of this name.
-    spoils: (&'static str, Spoils),
+    /// The variant whose outputs are spoilt.
+    spoilt: Option<&'static str>,
+    fault: Fault,
     timed: RefCell<Vec<String>>,
-    /// Of each arm that was timed alone.
+    /// The warm-up of each arm that was timed alone.
     warm_ups: RefCell<Vec<Duration>>,
     /// Whether its references are not the host's.
     disagrees: bool,
-    /// What it draws while a kernel runs.
+    /// The power that it draws while a kernel runs.
     power_w: Option<f64>,
 }
 
-/// The power limit of [`Made`], in watts.
+/// The power limit of [`GpuDouble`], in watts.
 const LIMIT_W: f64 = 700.0;
 
-/// Arms that take as long as in their bursts, and a tenth longer once they are hot; on a clock that
-/// is made up.
-struct MadeUp<'a> {
-    made: &'a Made,
+/// The time of an empty kernel, in microseconds.
+const ZERO_US: f64 = 0.6;
+
+/// Arms that take as long as in their bursts, and a tenth longer once they are hot, on a clock of
+/// their own.
+struct SustainedArms<'a> {
+    gpu: &'a GpuDouble,
     us: &'a [f64],
     now: Duration,
 }
 
-impl Stand for MadeUp<'_> {
+impl Stand for SustainedArms<'_> {
     type Error = CudaError;
 
     fn elapsed(&self) -> Duration {
@@ -372,42 +495,38 @@ impl Stand for MadeUp<'_> {
         Ok(Chunk {
             us: launches * launch_us,
             launches: launches as usize,
-            reading: self.made.reading(),
+            reading: self.gpu.reading(),
         })
     }
 
     fn energy_mj(&self) -> Option<f64> {
-        Some(1e3 * self.made.power_w? * self.now.as_secs_f64())
+        Some(1e3 * self.gpu.power_w? * self.now.as_secs_f64())
     }
 }
 
-const HONEST: (&str, Spoils) = ("none", |_| ());
-
-/// And the gate that says so.
-const SPOILT: [(GateId, Spoils); 6] = [
-    (GateId::C1, |of| all(&mut of[1].execution.output, 0xff)),
-    (GateId::C2, |of| {
-        of[1].execution.output = of[0].execution.output.clone()
+/// Faults of timed outputs, each with the gate that finds it.
+const FAULTS: [(GateId, Fault); 6] = [
+    (GateId::C1, |outputs| outputs[1].execution.output.fill(0xff)),
+    (GateId::C2, |outputs| {
+        outputs[1].execution.output = outputs[0].execution.output.clone()
     }),
-    (GateId::C5, |of| {
-        let mut other = of[1].clone();
-        let elements = other.execution.output.len() / 2;
-        other.execution.output[elements] ^= 1;
-        of.push(other);
-    }),
-    (GateId::C6, |of| of[0].execution.output[0] ^= 1),
-    (GateId::C6, |of| of[1].execution.output[0] ^= 1),
-    (GateId::C6, |of| of[1].execution.inputs[2][0] ^= 1),
+    (GateId::C5, flip_in_a_copy),
+    (GateId::C6, |outputs| outputs[0].execution.output[0] ^= 1),
+    (GateId::C6, |outputs| outputs[1].execution.output[0] ^= 1),
+    (GateId::C6, |outputs| outputs[1].execution.inputs[2][0] ^= 1),
 ];
 
-const NOT_LAUNCHED: Spoils = |of| of.clear();
-
-fn all(bytes: &mut [u8], byte: u8) {
-    bytes.iter_mut().for_each(|of| *of = byte);
+/// Adds an output of the same inputs that differs in one element.
+fn flip_in_a_copy(outputs: &mut Vec<RotatedOutput>) {
+    let mut other = outputs[1].clone();
+    let elements = other.execution.output.len() / 2;
+    other.execution.output[elements] ^= 1;
+    outputs.push(other);
 }
 
-impl Made {
-    fn new(us: f64, spoils: (&'static str, Spoils)) -> Self {
+impl GpuDouble {
+    /// Makes one on which every kernel takes `us` microseconds and is right.
+    fn new(us: f64) -> Self {
         let info = DeviceInfo {
             name: testing::GPU.into(),
             uuid: String::new(),
@@ -421,7 +540,8 @@ impl Made {
         Self {
             info,
             us,
-            spoils,
+            spoilt: None,
+            fault: |_| (),
             timed: RefCell::default(),
             warm_ups: RefCell::default(),
             disagrees: false,
@@ -433,6 +553,15 @@ impl Made {
         Self { power_w, ..self }
     }
 
+    /// Spoils the outputs of a variant.
+    fn with_fault(self, variant: &'static str, fault: Fault) -> Self {
+        Self {
+            spoilt: Some(variant),
+            fault,
+            ..self
+        }
+    }
+
     fn reading(&self) -> Reading {
         Reading {
             power_w: self.power_w,
@@ -442,8 +571,8 @@ impl Made {
     }
 
     fn sustained(&self, us: &[f64]) -> Option<Vec<Sustained>> {
-        let mut arms = MadeUp {
-            made: self,
+        let mut arms = SustainedArms {
+            gpu: self,
             us,
             now: Duration::ZERO,
         };
@@ -451,25 +580,29 @@ impl Made {
     }
 
     fn outputs(&self, prepared: &Prepared<'_>, pool: &InputPool) -> Vec<RotatedOutput> {
-        let of_input = |(input, staged): (usize, &Staged)| RotatedOutput {
-            input,
-            buffers: 2,
-            execution: emulator::execute(prepared, staged, tier0::SCHEDULES[0], None).unwrap(),
-        };
         let name = &prepared.kernel.variant;
         self.timed.borrow_mut().push(name.clone());
-        let contents = pool.contents().iter().enumerate();
-        // What would take the emulator long leaves nothing.
-        let small = contents.filter(|(_, of)| of.problem.scores() <= SMALL_SCORES);
-        let mut outputs = small.map(of_input).collect();
-        if name == self.spoils.0 {
-            (self.spoils.1)(&mut outputs);
+        let mut outputs = Vec::new();
+        for (input, staged) in pool.contents().iter().enumerate() {
+            // What would take the emulator long leaves nothing.
+            if staged.problem.scores() > SMALL_SCORES {
+                continue;
+            }
+            let schedule = tier0::SCHEDULES[0];
+            outputs.push(RotatedOutput {
+                input,
+                buffers: 2,
+                execution: emulator::execute(prepared, staged, schedule, None).unwrap(),
+            });
+        }
+        if self.spoilt == Some(name.as_str()) {
+            (self.fault)(&mut outputs);
         }
         outputs
     }
 }
 
-impl Timer for Made {
+impl Timer for GpuDouble {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -480,21 +613,21 @@ impl Timer for Made {
 
     fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
         let host = reference(inputs, p)?;
-        let mut found = host.clone();
+        let mut own = host.clone();
         if self.disagrees {
-            found.output[0] += 1e-6;
+            own.output[0] += 1e-6;
         }
-        agree(&inputs.problem, &host, &found)?;
-        Ok(found)
+        agree(&inputs.problem, &host, &own)?;
+        Ok(own)
     }
 
     fn zero_us(&self, _: &TimingPlan) -> Result<f64, CudaError> {
-        Ok(0.6)
+        Ok(ZERO_US)
     }
 
     fn time(
         &self,
-        (_, prepared): Kernel<'_>,
+        kernel: Kernel<'_>,
         pool: &Rc<InputPool>,
         plan: &TimingPlan,
     ) -> Result<Timed, CudaError> {
@@ -512,7 +645,7 @@ impl Timer for Made {
                 conditions: [self.reading(); 2],
                 sustained,
             },
-            outputs: self.outputs(prepared, pool),
+            outputs: self.outputs(kernel.prepared, pool),
         })
     }
 
@@ -523,16 +656,21 @@ impl Timer for Made {
         pool: &Rc<InputPool>,
         _: &TimingPlan,
     ) -> Result<TimedPair, CudaError> {
-        let of = |base: &[f64], new: &[f64]| Comparison::new(base, new).unwrap();
         let (comparison, sustained) = match self.sustained(&[3.0 * self.us, self.us]) {
-            None => (of(&samples(2.0 * self.us), &samples(self.us)), None),
-            Some(arms) => (of(&arms[0].us, &arms[1].us), Some(arms[1].load)),
+            None => {
+                let (base_us, new_us) = (samples(2.0 * self.us), samples(self.us));
+                (Comparison::new(&base_us, &new_us), None)
+            }
+            Some(arms) => {
+                let comparison = Comparison::new(&arms[0].us, &arms[1].us);
+                (comparison, Some(arms[1].load))
+            }
         };
         Ok(TimedPair {
-            comparison,
+            comparison: comparison.unwrap(),
             sustained,
-            base_outputs: self.outputs(base.1, pool),
-            new_outputs: self.outputs(new.1, pool),
+            base_outputs: self.outputs(base.prepared, pool),
+            new_outputs: self.outputs(new.prepared, pool),
         })
     }
 
@@ -541,95 +679,150 @@ impl Timer for Made {
         kernels: &[Kernel<'_>],
         pool: &Rc<InputPool>,
         plan: &TimingPlan,
-    ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError> {
+    ) -> Result<Vec<RankedArm>, CudaError> {
         assert!(plan.settling < TimingPlan::default().settling);
-        let ranked = kernels.iter().map(|(stage, prepared)| {
-            let outputs = self.outputs(prepared, pool);
-            if outputs.is_empty() {
-                let stage = stage.info().id.to_string();
-                return Err(CudaError::NotBuilt { stage });
-            }
-            let us = self.us;
-            Ok(Ranked { us, outputs })
-        });
-        Ok(ranked.collect())
+        let mut ranked = Vec::new();
+        for kernel in kernels {
+            let outputs = self.outputs(kernel.prepared, pool);
+            ranked.push(if outputs.is_empty() {
+                Err(CudaError::NotBuilt {
+                    stage: kernel.stage.info().id.to_string(),
+                })
+            } else {
+                Ok(Ranked {
+                    us: self.us,
+                    outputs,
+                })
+            });
+        }
+        Ok(ranked)
     }
 }
 
-/// Whatever fails on the way; what had ended is kept.
-#[test]
-fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
-    let (stages, mut plan) = planned(
-        "--stages 0 --random-problems 2 --dtypes f16",
-        BackendKind::Cuda,
-    );
-    assert_eq!((plan.draws.len(), plan.timings.len()), (2, 0));
+/// The end of a run on random problems.
+struct DrawnRun {
+    is_complete: bool,
+    /// A line for each time that it kept, with the gates that the outputs fail.
+    times: String,
+}
+
+/// Times stage 0 on two random problems.
+fn drawn(gpu: &GpuDouble, log: &mut Log) -> DrawnRun {
+    let two_problems = request()
+        .stages(["0"])
+        .random_problems(2)
+        .dtypes([Dtype::F16]);
+    let mut planned = Planned::new(&two_problems, BackendKind::Cuda);
+    assert_eq!(planned.plan.draws.len(), 2);
+    assert_eq!(planned.plan.timings, []);
     // The emulator computes these at once.
-    plan.draws = ["1x1x17x64", "1x2:1x9x64"]
-        .map(|shape| problem(shape, Dtype::F16))
-        .into();
-    let times = |spoils, mut told: Told| {
-        let mut run = judged(None);
-        let device = Made::new(20.0, ("wmma-qk-32x64", spoils));
-        let ended = Executor::new(&plan, &stages).draws(&device, &mut run, &mut told);
-        let rows = run.table.random_times().map(|row| {
-            let us = row.value(Metric::P50);
-            let gates = distinct(row.failed().map(|(gate, _)| gate));
-            let number = row.value(Metric::Draw).unwrap();
-            format!("{} {} {number} {us:?} {gates:?}", row.subject, row.place())
-        });
-        format!("{}\n{}\n", ended.is_ok(), joined(rows, "\n"))
-    };
-    let found = [HONEST.1, SPOILT[3].1, NOT_LAUNCHED].map(|spoils| times(spoils, Told::default()));
-    // One that is not launched has no time, and the others have.
-    insta::assert_snapshot!(found.concat() + &times(HONEST.1, stops()), @"
-    true
+    let small = ["1x1x17x64", "1x2:1x9x64"].map(|shape| problem(shape, Dtype::F16));
+    planned.plan.draws = small.to_vec();
+    let mut run = judged(None);
+    let outcome = planned.executor().draws(gpu, &mut run, log);
+    let mut times = Vec::new();
+    for row in run.table.random_times() {
+        let us = row.value(Metric::P50);
+        let gates = distinct(row.failed().map(|(gate, _)| gate));
+        let number = row.value(Metric::Draw).unwrap();
+        let (subject, place) = (&row.subject, row.place());
+        times.push(format!("{subject} {place} {number} {us:?} {gates:?}"));
+    }
+    DrawnRun {
+        is_complete: outcome.is_ok(),
+        times: times.join("\n"),
+    }
+}
+
+#[test]
+fn every_green_variant_is_timed_on_random_problems() {
+    let drawn = drawn(&GpuDouble::new(20.0), &mut Log::default());
+    assert!(drawn.is_complete);
+    insta::assert_snapshot!(drawn.times, @"
     stage0-scalar/scalar-32x64 1x1x17x64 f16 full 0 Some(20.0) []
     stage0-scalar/scalar-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
     stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 Some(20.0) []
     stage0-scalar/wmma-qk-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
-    true
+    ");
+}
+
+#[test]
+fn outputs_on_random_problems_are_judged() {
+    let gpu = GpuDouble::new(20.0).with_fault("wmma-qk-32x64", |outputs| {
+        outputs[0].execution.output[0] ^= 1
+    });
+    let drawn = drawn(&gpu, &mut Log::default());
+    assert!(drawn.is_complete);
+    insta::assert_snapshot!(drawn.times, @"
     stage0-scalar/scalar-32x64 1x1x17x64 f16 full 0 Some(20.0) []
     stage0-scalar/scalar-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
     stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 Some(20.0) [C6]
     stage0-scalar/wmma-qk-32x64 1x2:1x9x64 f16 full 1 Some(20.0) [C6]
-    true
+    ");
+}
+
+#[test]
+fn a_variant_that_is_not_launched_on_random_problems_has_no_time_and_the_others_have() {
+    let gpu = GpuDouble::new(20.0).with_fault("wmma-qk-32x64", Vec::clear);
+    let drawn = drawn(&gpu, &mut Log::default());
+    assert!(drawn.is_complete);
+    insta::assert_snapshot!(drawn.times, @"
     stage0-scalar/scalar-32x64 1x1x17x64 f16 full 0 Some(20.0) []
     stage0-scalar/scalar-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
     stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 None [C1]
     stage0-scalar/wmma-qk-32x64 1x2:1x9x64 f16 full 1 None [C1]
-    false
+    ");
+}
+
+#[test]
+fn a_run_that_stops_keeps_the_random_problems_that_had_ended() {
+    let drawn = drawn(&GpuDouble::new(20.0), &mut Log::stopping());
+    assert!(!drawn.is_complete);
+    insta::assert_snapshot!(drawn.times, @"
     stage0-scalar/scalar-32x64 1x1x17x64 f16 full 0 Some(20.0) []
     stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 Some(20.0) []
     ");
 }
 
-/// Decode's keys, and what is asked for, come from device memory: more of them than the cache
-/// holds, at addresses of their own.
+/// Returns a problem as it is timed, from device memory if `is_cold`.
+fn timed_problem(shape: &str, is_cold: bool) -> TimedProblem {
+    let device = GpuDouble::new(10.0);
+    let problem = problem(shape, Dtype::F16);
+    TimedProblem::with_inputs(&device, &problem, is_cold, |inputs| inputs).unwrap()
+}
+
 #[test]
-fn what_is_decode_or_cold_is_timed_from_device_memory() {
-    let device = Made::new(10.0, HONEST);
-    let of = |shape: &str, is_cold| {
-        let problem = problem(shape, Dtype::F16);
-        let timed = TimedProblem::with_inputs(&device, &problem, is_cold, |inputs| inputs).unwrap();
-        let rotation = timed.pool.rotation();
-        (rotation.sets, rotation.state, timed.inputs.len())
-    };
-    assert_eq!(of("mission", false), (4, CacheState::Warm, 2));
-    assert_eq!(of("mission", true), (128, CacheState::Cold, 2));
-    assert_eq!(of("decode_1k", false), (6, CacheState::Cold, 1));
+fn mission_is_timed_from_the_cache() {
+    let timed = timed_problem("mission", false);
+    assert_eq!(timed.pool.rotation().sets, 4);
+    assert_eq!(timed.pool.rotation().state, CacheState::Warm);
+    assert_eq!(timed.inputs.len(), 2);
 }
 
-/// The gates that a row fails, with their reasons.
-fn failed(row: &Row) -> Vec<(GateId, &str)> {
-    let failed = row.failed();
-    failed
-        .map(|(gate, judged)| (gate, &*judged.reason))
-        .collect()
+/// There are more sets than the cache holds, at addresses of their own.
+#[test]
+fn what_is_asked_for_cold_is_timed_from_device_memory() {
+    let timed = timed_problem("mission", true);
+    assert_eq!(timed.pool.rotation().sets, 128);
+    assert_eq!(timed.pool.rotation().state, CacheState::Cold);
+    assert_eq!(timed.inputs.len(), 2);
 }
 
-/// Both sides of a claim, ours and the base of the same preset, and each stage's best with that of
-/// the one before.
+#[test]
+fn decode_is_timed_from_device_memory() {
+    let timed = timed_problem("decode_1k", false);
+    assert_eq!(timed.pool.rotation().sets, 6);
+    assert_eq!(timed.pool.rotation().state, CacheState::Cold);
+    assert_eq!(timed.inputs.len(), 1);
+}
+
+/// The gates that a row fails.
+fn failed(row: &Row) -> Vec<GateId> {
+    row.failed().map(|(gate, _)| gate).collect()
+}
+
+/// A claim has both sides timed, ours and the base of the same preset, and each stage's best with
+/// that of the one before.
 #[test]
 fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
     let fast = "stage0-scalar/scalar-16x64";
@@ -637,74 +830,85 @@ fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
         "timed 32 20 25; claims 1 0; variant scalar scalar-16x64; scalar-16x64 mission gpu: p50 28",
     );
     let pairs = interleaved(&View::alone(&run));
-    let subjects = pairs
+    let subjects: Vec<_> = pairs
         .iter()
-        .map(|pair| (pair.new.as_str(), pair.base.as_str()));
-    let expected = [(WMMA, fast), (WMMA, SCALAR), (testing::CPASYNC, WMMA)];
-    assert_eq!(subjects.collect::<Vec<_>>(), expected);
-    // With one preset a claim's two pairs are the same.
-    let once = testing::timed(testing::US);
-    assert_eq!(interleaved(&View::alone(&once)).len(), 2);
+        .map(|pair| (pair.new.as_str(), pair.base.as_str()))
+        .collect();
+    assert_eq!(
+        subjects,
+        [(WMMA, fast), (WMMA, SCALAR), (testing::CPASYNC, WMMA)]
+    );
 }
 
 #[test]
-fn what_is_green_alone_is_timed_and_judged_again_in_the_timed_buffers() {
-    let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";
-    let (stages, plan) = planned(flags, BackendKind::Cuda);
-    let executor = Executor::new(&plan, &stages);
-    let timed = |device: &Made, red: Option<GateId>| {
-        let mut run = judged(red);
-        let timings = green(&View::alone(&run), plan.timings.clone());
-        let (mut benches, mut told) = (Benches::new(device, true), Told::default());
-        executor
-            .time(&mut benches, 0.6, &timings, 0, &mut run, &mut told)
-            .unwrap();
-        run.table.retain(|row| row.place() != Place::All);
-        run
-    };
-    let honest = Made::new(20.0, HONEST);
-    let run = timed(&honest, None);
-    let mut times = run
-        .table
-        .rows()
-        .map(|row| (failed(row), row.value(Metric::P50)));
-    assert!(
-        times.all(|found| found == (vec![], Some(20.02))),
-        "{:?}",
-        run.table
-    );
-    assert!(honest.timed.borrow().contains(&"wmma-qk-32x64".to_string()));
-    for red in NEEDED {
-        let device = Made::new(20.0, HONEST);
-        timed(&device, Some(red));
-        let timed = device.timed.borrow();
-        assert_eq!(*timed, ["scalar-32x64"], "the other fails {red}");
+fn the_two_pairs_of_a_claim_with_one_preset_are_the_same() {
+    let run = testing::timed(testing::US);
+    assert_eq!(interleaved(&View::alone(&run)).len(), 2);
+}
+
+/// Times what is green of stage 0, where the second variant fails the gate `red`. Returns the run
+/// without its summaries.
+fn timed_if_green(gpu: &GpuDouble, red: Option<GateId>) -> Run {
+    let planned = Planned::new(&stage0_on("1x1x17x64"), BackendKind::Cuda);
+    let mut run = judged(red);
+    let timings = green(&View::alone(&run), planned.plan.timings.clone());
+    planned.time_all(gpu, &timings, &mut run);
+    run.table.retain(|row| row.place() != Place::All);
+    run
+}
+
+#[test]
+fn what_is_green_is_timed() {
+    let gpu = GpuDouble::new(20.0);
+    let run = timed_if_green(&gpu, None);
+    for row in run.table.rows() {
+        assert_eq!(failed(row), [], "{row:?}");
+        assert_eq!(row.value(Metric::P50), Some(20.02), "{row:?}");
     }
-    for (gate, spoils) in SPOILT {
-        let run = timed(&Made::new(20.0, ("wmma-qk-32x64", spoils)), None);
+    assert!(gpu.timed.borrow().contains(&"wmma-qk-32x64".to_string()));
+}
+
+#[test]
+fn what_fails_any_gate_is_not_timed() {
+    for red in NEEDED {
+        let gpu = GpuDouble::new(20.0);
+        timed_if_green(&gpu, Some(red));
+        assert_eq!(
+            *gpu.timed.borrow(),
+            ["scalar-32x64"],
+            "the other fails {red}"
+        );
+    }
+}
+
+#[test]
+fn timed_outputs_are_judged_again_in_their_buffers() {
+    for (gate, fault) in FAULTS {
+        let gpu = GpuDouble::new(20.0).with_fault("wmma-qk-32x64", fault);
+        let run = timed_if_green(&gpu, None);
         for row in run.table.rows() {
             let is_spoilt = row.subject.as_str() == WMMA;
-            let has_failed = failed(row).iter().any(|(of, _)| *of == gate);
-            assert_eq!(has_failed, is_spoilt, "{gate}: {row:?}");
+            assert_eq!(failed(row).contains(&gate), is_spoilt, "{gate}: {row:?}");
             assert_eq!(row.says(GateId::C4), None);
         }
     }
-    let impossible = timed(&Made::new(0.6, HONEST), None);
-    let fails_l1 = |row: &Row| failed(row)[0].0 == GateId::L1;
-    assert!(impossible.table.rows().all(fails_l1), "{impossible:?}");
+}
+
+#[test]
+fn a_time_that_is_impossible_fails_l1() {
+    let run = timed_if_green(&GpuDouble::new(ZERO_US), None);
+    for row in run.table.rows() {
+        assert_eq!(failed(row)[0], GateId::L1, "{row:?}");
+    }
 }
 
 /// The row of a variant that was timed on a GPU with this power.
 fn timed_at(power_w: Option<f64>) -> Row {
-    let flags = "--stages 0 --variants scalar-32x64 --shapes mission --dtypes f16 --masks full";
-    let (stages, plan) = planned(flags, BackendKind::Cuda);
-    let device = Made::new(20.0, HONEST).drawing(power_w);
-    let (mut benches, mut told) = (Benches::new(&device, true), Told::default());
+    let scalar = stage0_on("mission").variants(["scalar-32x64"]);
+    let gpu = GpuDouble::new(20.0).drawing(power_w);
     let mut run = judged(None);
     run.table.retain(|_| false);
-    Executor::new(&plan, &stages)
-        .time(&mut benches, 0.6, &plan.timings, 0, &mut run, &mut told)
-        .unwrap();
+    Planned::new(&scalar, BackendKind::Cuda).time(&gpu, &mut run);
     run.table.rows().next().unwrap().clone()
 }
 
@@ -736,150 +940,162 @@ fn a_kernel_of_unknown_power_is_timed_in_bursts() {
     assert_eq!(row.value(Metric::P50), Some(20.02));
 }
 
-/// [`Made`] counts samples.
+/// [`GpuDouble`] counts samples.
 #[test]
 fn the_problem_of_the_claims_is_timed_with_all_samples() {
-    let flags = "--stages 0 --shapes mission --dtypes f16 --masks full";
-    let (stages, plan) = planned(flags, BackendKind::Cuda);
-    let device = Made::new(20.0, HONEST);
-    let (mut benches, mut told) = (Benches::new(&device, true), Told::default());
-    Executor::new(&plan, &stages)
-        .time(
-            &mut benches,
-            0.6,
-            &plan.timings,
-            0,
-            &mut judged(None),
-            &mut told,
-        )
-        .unwrap();
-    assert!(!plan.timings.is_empty());
-    assert_eq!(told.kinds, vec!["timing"; plan.timings.len()]);
+    let planned = Planned::new(&stage0_on("mission"), BackendKind::Cuda);
+    let log = planned.time(&GpuDouble::new(20.0), &mut judged(None));
+    let timings = planned.plan.timings.len();
+    assert_ne!(timings, 0);
+    assert_eq!(log.kinds, vec!["timing"; timings]);
 }
 
 #[test]
 fn only_the_first_of_several_arms_has_the_whole_warm_up() {
-    let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";
-    let (stages, plan) = planned(flags, BackendKind::Cuda);
-    let device = Made::new(20.0, HONEST);
-    let (mut benches, mut told) = (Benches::new(&device, true), Told::default());
-    let (executor, mut run) = (Executor::new(&plan, &stages), judged(None));
-    executor
-        .time(&mut benches, 0.6, &plan.timings, 0, &mut run, &mut told)
-        .unwrap();
-    let warm_ups = device.warm_ups.borrow();
+    let planned = Planned::new(&stage0_on("1x1x17x64"), BackendKind::Cuda);
+    let gpu = GpuDouble::new(20.0);
+    planned.time(&gpu, &mut judged(None));
+    let warm_ups = gpu.warm_ups.borrow();
     let (first, others) = warm_ups.split_first().unwrap();
     assert_eq!(*first, TimingPlan::default().warm_up);
     assert!(!others.is_empty());
-    assert!(others.iter().all(|of| *of == WARM_UP_AFTER_ANOTHER));
+    for warm_up in others {
+        assert_eq!(*warm_up, WARM_UP_AFTER_ANOTHER);
+    }
 }
 
-/// What a run on a GPU does, the emulator in its place: each kind of step once for those in a row,
-/// with the stage.
-fn order(plan: &Plan, stages: &[LoadedStage], device: &Made) -> (Vec<String>, Run) {
-    let mut told = Told::default();
-    let mut run = testing::timed(testing::US)
-        .without(|_| true)
-        .changed(|session| session.stages = builds(stages));
-    let executor = Executor {
-        timer: Some(device),
-        ..Executor::new(plan, stages)
-    };
-    executor.run(&mut run, &mut told).unwrap();
-    let steps = told.kinds.iter().zip(&told.started).map(|(kind, label)| {
-        let stage = label.split([' ', '/']).nth(3).unwrap();
-        format!("{kind} {stage}")
+/// A run as on a GPU, the emulator in its place.
+struct TimedRun {
+    /// The kind of each step, once for those in a row, with the stage.
+    steps: Vec<String>,
+    run: Run,
+}
+
+impl TimedRun {
+    fn new(planned: &Planned) -> Self {
+        let gpu = GpuDouble::new(20.0);
+        let mut log = Log::default();
+        let mut run = testing::timed(testing::US)
+            .without(|_| true)
+            .changed(|session| session.stages = builds(&planned.stages));
+        let executor = Executor {
+            timer: Some(&gpu),
+            ..planned.executor()
+        };
+        executor.run(&mut run, &mut log).unwrap();
+        let mut steps = Vec::new();
+        for (kind, label) in log.kinds.iter().zip(&log.started) {
+            let stage = label.split([' ', '/']).nth(3).unwrap();
+            steps.push(format!("{kind} {stage}"));
+        }
+        steps.dedup();
+        Self { steps, run }
+    }
+}
+
+/// The variant of each of two stages.
+const TWO_SUBJECTS: [&str; 2] = [
+    "stage0-scalar/wmma-qk-32x64",
+    "stage1-cpasync/cpasync-32x64",
+];
+
+/// Returns the request of [`TWO_SUBJECTS`].
+fn two_variants() -> Request {
+    request()
+        .variants(["wmma-qk-32x64", "cpasync-32x64"])
+        .dtypes([Dtype::F16])
+}
+
+/// Returns a plan with early and late cases, and times of both variants. The emulator computes its
+/// problems at once.
+fn planned_with_late_cases() -> Planned {
+    let mut planned = Planned::new(&two_variants().full(), BackendKind::Cuda);
+    let plan = &mut planned.plan;
+    assert!(plan.cases.iter().any(|case| case.is_late));
+    let early_shape = problem("1x1x17x128", Dtype::F16).shape;
+    let late_problem = problem("1x1x65:5x64", Dtype::F16);
+    plan.cases.retain(|case| {
+        let is_chosen = case.problem.shape == early_shape || case.problem == late_problem;
+        is_chosen && case.problem.scores() <= 500
     });
-    let mut steps: Vec<String> = steps.collect();
-    steps.dedup();
-    (steps, run)
+    plan.counted.clear();
+    let timed_problem = problem("1x1x17x64", Dtype::F16);
+    plan.timings = TWO_SUBJECTS
+        .map(|subject| (timed_problem, subject.into()))
+        .to_vec();
+    for case in &mut plan.cases {
+        // Under several schedules, as on a GPU in several launches: else C5 has no data.
+        case.mode = Mode::Traced;
+        case.is_late = case.problem.shape != early_shape;
+    }
+    let example = plan.cases[0].clone();
+    for subject in TWO_SUBJECTS {
+        plan.cases.push(PlannedCase {
+            subject: subject.into(),
+            problem: problem("1x1x5x64", Dtype::F16),
+            is_late: true,
+            ..example.clone()
+        });
+    }
+    planned
 }
 
 #[test]
 fn a_stage_is_timed_right_after_its_own_gates_and_late_cases_come_after_all_times() {
-    let flags = "--full --variants wmma-qk-32x64,cpasync-32x64 --dtypes f16";
-    let (stages, mut plan) = planned(flags, BackendKind::Cuda);
-    let is_last = |case: &PlannedCase| case.problem == problem("1x1x65:5x64", Dtype::F16);
-    assert!(plan.cases.iter().any(|case| case.is_late));
-    // What the emulator computes at once.
-    plan.cases.retain(|case| {
-        let is_first = case.problem.shape == problem("1x1x17x128", Dtype::F16).shape;
-        case.problem.scores() <= 500 && (is_first || is_last(case))
-    });
-    plan.counted.clear();
-    plan.timings = [
-        "stage0-scalar/wmma-qk-32x64",
-        "stage1-cpasync/cpasync-32x64",
-    ]
-    .map(|subject| (problem("1x1x17x64", Dtype::F16), subject.into()))
-    .into();
-    for case in &mut plan.cases {
-        // Under several schedules, as on a GPU in several launches: else C5 has no data.
-        case.mode = Mode::Traced;
-        case.is_late = case.problem.shape != problem("1x1x17x128", Dtype::F16).shape;
-    }
-    let late = plan.cases[0].clone();
-    plan.cases.extend(
-        [
-            "stage0-scalar/wmma-qk-32x64",
-            "stage1-cpasync/cpasync-32x64",
-        ]
-        .map(|subject| PlannedCase {
-            subject: subject.into(),
-            problem: problem("1x1x5x64", Dtype::F16),
-            is_late: true,
-            ..late.clone()
-        }),
-    );
-    let device = Made::new(20.0, HONEST);
-    let (steps, run) = order(&plan, &stages, &device);
-    let each = ["stage0-scalar", "stage1-cpasync"]
-        .map(|stage| [format!("case {stage}"), format!("timing {stage}")]);
-    let late = ["case stage0-scalar", "case stage1-cpasync"].map(String::from);
-    assert_eq!(steps, [each.concat(), late.to_vec()].concat());
-    assert_eq!(run.cases().count(), plan.cases.len());
-    // A summary is of all cases, the late ones too.
-    let whole = run.table.rows().filter(|row| row.place() == Place::All);
-    assert_eq!(
-        whole
-            .filter_map(|row| row.value(Metric::Cases))
-            .sum::<f64>(),
-        plan.cases.len() as f64
-    );
+    let timed = TimedRun::new(&planned_with_late_cases());
+    let expected = [
+        "case stage0-scalar",
+        "timing stage0-scalar",
+        "case stage1-cpasync",
+        "timing stage1-cpasync",
+        "case stage0-scalar",
+        "case stage1-cpasync",
+    ];
+    assert_eq!(timed.steps, expected);
+}
+
+#[test]
+fn a_summary_is_of_all_cases_the_late_ones_too() {
+    let planned = planned_with_late_cases();
+    let run = TimedRun::new(&planned).run;
+    assert_eq!(run.cases().count(), planned.plan.cases.len());
+    assert_eq!(summed_cases(&run), planned.plan.cases.len() as f64);
 }
 
 #[test]
 fn of_given_problems_the_first_is_timed_before_the_second_is_made() {
-    let flags = "--variants wmma-qk-32x64,cpasync-32x64 --shapes 1x1x17x64,1x1x9x64 --dtypes f16 --masks full";
-    let (stages, mut plan) = planned(flags, BackendKind::Cuda);
-    plan.cases
-        .iter_mut()
-        .for_each(|case| case.mode = Mode::Traced);
-    let device = Made::new(20.0, HONEST);
-    let (steps, _) = order(&plan, &stages, &device);
-    let of_each = ["stage0-scalar", "stage1-cpasync"]
-        .map(|stage| [format!("case {stage}"), format!("timing {stage}")])
-        .concat();
-    assert_eq!(steps, [of_each.clone(), of_each].concat());
+    let two_problems = two_variants()
+        .shapes(["1x1x17x64", "1x1x9x64"])
+        .masks([Mask::Full]);
+    let mut planned = Planned::new(&two_problems, BackendKind::Cuda);
+    for case in &mut planned.plan.cases {
+        case.mode = Mode::Traced;
+    }
+    let expected = [
+        "case stage0-scalar",
+        "timing stage0-scalar",
+        "case stage1-cpasync",
+        "timing stage1-cpasync",
+    ];
+    assert_eq!(TimedRun::new(&planned).steps, [expected, expected].concat());
 }
 
 /// A GPU whose references are not the host's judges nothing: the run ends with what differs, and
 /// keeps what finished before.
 #[test]
 fn a_reference_that_is_not_the_hosts_ends_a_run() {
-    let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";
-    let (stages, plan) = planned(flags, BackendKind::Emulated);
-    let device = Made {
+    let planned = Planned::new(&stage0_on("1x1x17x64"), BackendKind::Emulated);
+    let gpu = GpuDouble {
         disagrees: true,
-        ..Made::new(20.0, HONEST)
+        ..GpuDouble::new(20.0)
     };
     let executor = Executor {
-        timer: Some(&device),
-        ..Executor::new(&plan, &stages)
+        timer: Some(&gpu),
+        ..planned.executor()
     };
     let mut run = judged(None);
-    let view = run.table.rows().count();
-    let error = executor.run(&mut run, &mut Told::default()).unwrap_err();
+    let rows_before = run.table.rows().count();
+    let error = executor.run(&mut run, &mut Log::default()).unwrap_err();
     let ExecuteError::Reference { case, source } = error else {
         panic!("{error}")
     };
@@ -888,61 +1104,68 @@ fn a_reference_that_is_not_the_hosts_ends_a_run() {
         matches!(source, ReferenceError::Disagreement(_)),
         "{source}"
     );
-    assert_eq!(run.table.rows().count(), view);
+    assert_eq!(run.table.rows().count(), rows_before);
+}
+
+/// Times the two variants of stage 0 against each other on a small problem.
+fn paired(gpu: &GpuDouble) -> Row {
+    let planned = Planned::new(&request(), BackendKind::Emulated);
+    let problem = problem("1x1x17x64", Dtype::F16);
+    let mut bench = TimedProblem::new(gpu, &problem).unwrap();
+    let (base, new) = (SCALAR.into(), WMMA.into());
+    let row = planned
+        .executor()
+        .pair(gpu, ZERO_US, &mut bench, &base, &new)
+        .unwrap();
+    row.expect("both support it")
+}
+
+#[test]
+fn the_row_of_a_pair_is_of_the_new_one_and_has_its_speed_over_the_base() {
+    let gpu = GpuDouble::new(20.0);
+    let row = paired(&gpu);
+    assert_eq!(*gpu.timed.borrow(), ["scalar-32x64", "wmma-qk-32x64"]);
+    assert_eq!(row.subject.as_str(), WMMA);
+    assert_eq!(row.base(), Some(&SCALAR.into()));
+    assert_eq!(failed(&row), []);
+    assert_eq!(row.value(Metric::SpeedupP50), Some(2.0));
 }
 
 #[test]
 fn both_arms_of_a_pair_are_judged_in_the_timed_buffers() {
-    let (stages, plan) = planned("", BackendKind::Emulated);
-    let executor = Executor::new(&plan, &stages);
-    let problem = problem("1x1x17x64", Dtype::F16);
-    let paired = |us, spoils| {
-        let device = Made::new(us, spoils);
-        let mut bench = TimedProblem::new(&device, &problem).unwrap();
-        let row = executor.pair(&device, 0.6, &mut bench, &SCALAR.into(), &WMMA.into());
-        (row.unwrap().expect("both support it"), device.timed.take())
-    };
-    let (row, timed) = paired(20.0, HONEST);
-    assert_eq!(timed, ["scalar-32x64", "wmma-qk-32x64"]);
-    assert_eq!(
-        (row.subject.as_str(), row.base()),
-        (WMMA, Some(&SCALAR.into()))
-    );
-    assert_eq!(
-        (failed(&row), row.value(Metric::SpeedupP50)),
-        (vec![], Some(2.0))
-    );
-    for (side, name) in [(SCALAR, "scalar-32x64"), (WMMA, "wmma-qk-32x64")] {
-        for (gate, spoils) in SPOILT {
-            let (row, _) = paired(20.0, (name, spoils));
-            let says = format!("{side} as interleaved: ");
-            let mut failed = failed(&row).into_iter();
-            assert!(
-                failed.any(|(of, reason)| of == gate && reason.starts_with(&says)),
-                "{gate} of {side}: {row:?}"
-            );
+    for (side, variant) in [(SCALAR, "scalar-32x64"), (WMMA, "wmma-qk-32x64")] {
+        for (gate, fault) in FAULTS {
+            let row = paired(&GpuDouble::new(20.0).with_fault(variant, fault));
+            let start = format!("{side} as interleaved: ");
+            let is_found = row
+                .failed()
+                .any(|(failed, judged)| failed == gate && judged.reason.starts_with(&start));
+            assert!(is_found, "{gate} of {side}: {row:?}");
         }
     }
-    assert_eq!(failed(&paired(0.6, HONEST).0)[0].0, GateId::L1);
 }
 
-/// The base takes twice as long in its bursts, and thrice in turns of a second.
 #[test]
-fn a_pair_is_of_the_regime_that_its_power_asks_for() {
-    let (stages, plan) = planned("", BackendKind::Emulated);
-    let executor = Executor::new(&plan, &stages);
-    let problem = problem("1x1x17x64", Dtype::F16);
-    for (power_w, conditions, speedup, energy_mj) in [
-        (Some(600.0), None, 2.0, None),
-        (None, None, 2.0, None),
-        (Some(700.0), Some("warm L2, sustained"), 3.0, Some(15.4)),
-    ] {
-        let device = Made::new(20.0, HONEST).drawing(power_w);
-        let mut bench = TimedProblem::new(&device, &problem).unwrap();
-        let row = executor.pair(&device, 0.6, &mut bench, &SCALAR.into(), &WMMA.into());
-        let row = row.unwrap().expect("both support it").rounded();
-        assert_eq!(row.conditions.as_deref(), conditions);
-        assert_eq!(row.value(Metric::SpeedupP50), Some(speedup), "{power_w:?}");
-        assert_eq!(row.value(Metric::EnergyMj), energy_mj, "{power_w:?}");
+fn a_pair_with_a_time_that_is_impossible_fails_l1() {
+    assert_eq!(failed(&paired(&GpuDouble::new(ZERO_US)))[0], GateId::L1);
+}
+
+/// The base takes twice as long in its bursts.
+#[test]
+fn a_pair_below_the_power_limit_or_of_unknown_power_is_timed_in_bursts() {
+    for power_w in [Some(600.0), None] {
+        let row = paired(&GpuDouble::new(20.0).drawing(power_w)).rounded();
+        assert_eq!(row.conditions, None, "{power_w:?}");
+        assert_eq!(row.value(Metric::SpeedupP50), Some(2.0), "{power_w:?}");
+        assert_eq!(row.value(Metric::EnergyMj), None, "{power_w:?}");
     }
+}
+
+/// The base takes thrice as long in turns of a second.
+#[test]
+fn a_pair_at_the_power_limit_is_timed_sustained() {
+    let row = paired(&GpuDouble::new(20.0).drawing(Some(700.0))).rounded();
+    assert_eq!(row.conditions.as_deref(), Some("warm L2, sustained"));
+    assert_eq!(row.value(Metric::SpeedupP50), Some(3.0));
+    assert_eq!(row.value(Metric::EnergyMj), Some(15.4));
 }
