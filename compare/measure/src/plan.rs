@@ -615,7 +615,8 @@ impl<'a> Cases<'a> {
         }
     }
 
-    /// Adds every combination of what was given, with defaults for the rest.
+    /// Adds every combination of what was given, with defaults for the rest. The default masks of a
+    /// named shape are those that it is usually computed with.
     fn selection(&mut self) {
         let CaseFlags {
             problems,
@@ -629,6 +630,9 @@ impl<'a> Cases<'a> {
             None => ["small", "mission"],
         };
         for problem in problems.or(&shapes, &Dtype::ALL, &Mask::ALL) {
+            if !problems.has_usual_mask(&problem) {
+                continue;
+            }
             let families_of_dtype = Family::for_dtype(problem.dtype);
             for &family in or_all(families, &[Family::Normal]) {
                 if !families_of_dtype.contains(&family) {
@@ -908,8 +912,8 @@ fn claimed(
         };
         let is_new = claiming.id == stage.id && variant.is_of(&claim.family);
         let is_base = base.stage == stage.id && variant.is_of(base.family);
-        let shape = claim.place.extents();
-        let is_named = shape.is_some_and(|shape| shape.named().is_some());
+        let extents = claim.place.extents();
+        let is_named = extents.is_some_and(|shape| shape.named().is_some());
         if (is_new || is_base) && is_named {
             problems.extend(claim.place.problem());
         }
@@ -920,8 +924,8 @@ fn claimed(
 
 /// Returns whether T2 has the problem among its cases on a GPU.
 fn is_small(problem: &Problem) -> bool {
-    let named = problem.shape.named();
-    named.is_some_and(|named| named.kind == Kind::Small)
+    let shape = problem.shape.named();
+    shape.is_some_and(|named| named.kind == Kind::Small)
 }
 
 #[cfg(test)]

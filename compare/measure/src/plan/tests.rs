@@ -663,6 +663,31 @@ fn an_unnamed_shape_is_timed_with_both_element_types_and_masks() {
     );
 }
 
+#[test]
+fn a_named_shape_is_timed_with_its_usual_masks() {
+    assert_eq!(
+        timed_selection(["vit_197", "unet_1024", "big"], &[]),
+        [
+            "vit_197 f16 full",
+            "unet_1024 f16 full",
+            "big f16 full",
+            "big f16 causal",
+        ]
+    );
+}
+
+#[test]
+fn a_named_shape_is_timed_with_the_masks_that_are_asked_for() {
+    assert_eq!(
+        timed_selection(["vit_197"], &[Mask::Causal]),
+        ["vit_197 f16 causal"]
+    );
+    assert_eq!(
+        timed_selection(["vit_197"], &Mask::ALL),
+        ["vit_197 f16 full", "vit_197 f16 causal"]
+    );
+}
+
 /// Returns the reason why no case is left to run.
 fn refusal(stages: &[StageMeta], request: &Request) -> String {
     plan(stages, request, Emulated).unwrap_err().to_string()
