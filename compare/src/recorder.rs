@@ -4,7 +4,7 @@ use crate::progress::Progress;
 use anyhow::Context;
 use measure::interrupt::interrupted;
 use measure::plan::PlannedCase;
-use measure::sink::{ExecuteError, Sink};
+use measure::sink::{ExecuteError, Sink, TIMING_STEPS};
 use measure::summary::summarise;
 use results::table::Run;
 use std::path::Path;
@@ -39,6 +39,14 @@ impl<'a> Recorder<'a> {
             interrupted: interrupted().context("cannot wait for signals")?,
             progress: Progress::default(),
         })
+    }
+
+    /// Returns the time of the steps so far in which kernels were timed.
+    pub fn timing_time(&self) -> Duration {
+        TIMING_STEPS
+            .iter()
+            .map(|kind| self.progress.spent(kind))
+            .sum()
     }
 }
 

@@ -1,10 +1,8 @@
 //! How long a run will take, by the last one like it on this machine.
 
 use common::device::BackendKind;
-use common::timing::{Regime, sustained};
 use results::table::files::write_atomically;
 use results::table::session::Tier;
-use results::table::{Run, Source};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
@@ -22,20 +20,30 @@ pub struct Took {
     pub tier: Tier,
     pub backend: BackendKind,
     pub cases: usize,
+    /// The time of the whole run.
     pub seconds: f64,
-    /// The number of kernels that were timed, each alone.
+    /// The number of times that were taken: of kernels, each alone, and of random problems.
     #[serde(default)]
     pub timings: usize,
-    /// The part of the seconds in which kernels took turns at the power limit, alone and in pairs.
+    /// The part of the seconds in which kernels were timed, alone and in pairs, and what they left
+    /// was judged.
     #[serde(default)]
-    pub sustained_seconds: f64,
+    pub timing_seconds: f64,
 }
 
-/// The work that a run is going to do.
+/// The work of a run, done or planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Planned {
+pub struct Work {
     pub cases: usize,
     pub timings: usize,
+}
+
+/// The time that a run spent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spent {
+    pub total: Duration,
+    /// The part in which kernels were timed.
+    pub timing: Duration,
 }
 
 /// Reads what runs below `folder` took: the last of each kind. Nothing where there is none, or a
@@ -62,32 +70,22 @@ fn is_alike(one: &Took, other: &Took) -> bool {
 
 /// Estimates a run: `1,234 cases: about 3 min, by the last such run here (1,180 in 170 s)`; without
 /// such a run the cases alone.
-pub fn line(before: &[Took], tier: Tier, backend: BackendKind, planned: Planned) -> String {
+pub fn line(before: &[Took], tier: Tier, backend: BackendKind, planned: Work) -> String {
     let cases = format!("{} cases", common::metric::grouped(planned.cases as u64));
     let last = before
         .iter()
         .find(|took| (took.tier, took.backend) == (tier, backend));
-    match last.filter(|took| took.cases > 0 && took.cases * LEAST_SHARE >= planned.cases) {
-        Some(took) => format!(
+    if let Some(took) = last
+        && let Some(seconds) = took.seconds_of(planned)
+    {
+        return format!(
             "{cases}: about {}, by the last such run here ({} in {})",
-            duration(took.seconds_of(planned)),
+            duration(seconds),
             common::metric::grouped(took.cases as u64),
             duration(took.seconds)
-        ),
-        None => format!("{cases}; how long they take is said once some have run"),
+        );
     }
-}
-
-/// Returns the time in which the kernels and pairs of a run took turns at the power limit.
-pub fn sustained(run: &Run) -> Duration {
-    let rows = run.table.rows_by(Source::Gpu);
-    let sustained = rows.filter(|row| row.regime() == Regime::Sustained);
-    sustained
-        .map(|row| match row.base() {
-            Some(_) => sustained::duration(2),
-            None => sustained::duration(1),
-        })
-        .sum()
+    format!("{cases}; how long they take is said once some have run")
 }
 
 fn duration(seconds: f64) -> String {
@@ -99,120 +97,167 @@ fn duration(seconds: f64) -> String {
 }
 
 impl Took {
-    pub fn new(tier: Tier, backend: BackendKind, planned: Planned, time: Duration) -> Self {
+    pub fn new(tier: Tier, backend: BackendKind, done: Work, spent: Spent) -> Self {
         Self {
             tier,
             backend,
-            cases: planned.cases,
-            seconds: time.as_secs_f64(),
-            timings: planned.timings,
-            sustained_seconds: 0.0,
+            cases: done.cases,
+            seconds: spent.total.as_secs_f64(),
+            timings: done.timings,
+            timing_seconds: spent.timing.as_secs_f64(),
         }
     }
 
-    pub fn sustained(self, time: Duration) -> Self {
-        Self {
-            sustained_seconds: time.as_secs_f64(),
-            ..self
+    /// Estimates the time of another run: that of cases by their number, and that of timing by the
+    /// number of timings. Returns nothing where this run had too few of either.
+    fn seconds_of(&self, planned: Work) -> Option<f64> {
+        if self.cases == 0 || self.cases * LEAST_SHARE < planned.cases {
+            return None;
         }
-    }
-
-    /// Estimates what another run takes: cases by cases, and turns at the power limit by kernels
-    /// that are timed.
-    fn seconds_of(&self, planned: Planned) -> f64 {
-        let checking = (self.seconds - self.sustained_seconds).max(0.0) / self.cases as f64;
-        let sustained = self.sustained_seconds / self.timings.max(1) as f64;
-        checking * planned.cases as f64 + sustained * planned.timings as f64
+        let checking_seconds = (self.seconds - self.timing_seconds).max(0.0);
+        let seconds_per_case = checking_seconds / self.cases as f64;
+        let checking = seconds_per_case * planned.cases as f64;
+        if planned.timings == 0 {
+            return Some(checking);
+        }
+        if self.timings == 0 {
+            return None;
+        }
+        let seconds_per_timing = self.timing_seconds / self.timings as f64;
+        Some(checking + seconds_per_timing * planned.timings as f64)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use results::testing::scenario;
-
-    fn planned(cases: usize, timings: usize) -> Planned {
-        Planned { cases, timings }
+    /// Makes the work of cases without timings.
+    fn cases(cases: usize) -> Work {
+        Work { cases, timings: 0 }
     }
 
-    fn took(tier: Tier, cases: usize, seconds: u64) -> Took {
-        let time = Duration::from_secs(seconds);
-        Took::new(tier, BackendKind::Emulated, planned(cases, 0), time)
+    /// Makes the record of a run in the emulator.
+    fn took(tier: Tier, done: usize, seconds: u64) -> Took {
+        let spent = Spent {
+            total: Duration::from_secs(seconds),
+            timing: Duration::ZERO,
+        };
+        Took::new(tier, BackendKind::Emulated, cases(done), spent)
+    }
+
+    /// Estimates a run in the emulator after one of each of two tiers.
+    fn after_two_tiers(tier: Tier, planned: usize) -> String {
+        let before = [took(Tier::T1, 1000, 180), took(Tier::T0, 70, 7)];
+        line(&before, tier, BackendKind::Emulated, cases(planned))
     }
 
     #[test]
     fn a_run_takes_as_long_per_case_as_the_last_like_it() {
-        let before = [took(Tier::T1, 1000, 180), took(Tier::T0, 70, 7)];
-        for (tier, cases, expected) in [
-            (
-                Tier::T1,
-                2000,
-                "2,000 cases: about 6 min, by the last such run here (1,000 in 3 min)",
-            ),
-            (
-                Tier::T0,
-                5,
-                "5 cases: about 1 s, by the last such run here (70 in 7 s)",
-            ),
-            (
-                Tier::T2,
-                40_000,
-                "40,000 cases; how long they take is said once some have run",
-            ),
-        ] {
-            let estimate = line(&before, tier, BackendKind::Emulated, planned(cases, 0));
-            assert_eq!(estimate, expected);
-        }
-        let on_gpu = line(&before, Tier::T1, BackendKind::Cuda, planned(3, 0));
         assert_eq!(
-            on_gpu,
+            after_two_tiers(Tier::T1, 2000),
+            "2,000 cases: about 6 min, by the last such run here (1,000 in 3 min)"
+        );
+        assert_eq!(
+            after_two_tiers(Tier::T0, 5),
+            "5 cases: about 1 s, by the last such run here (70 in 7 s)"
+        );
+    }
+
+    #[test]
+    fn a_run_of_a_tier_that_has_not_run_is_not_estimated() {
+        assert_eq!(
+            after_two_tiers(Tier::T2, 40_000),
+            "40,000 cases; how long they take is said once some have run"
+        );
+    }
+
+    #[test]
+    fn a_run_on_a_gpu_is_not_estimated_by_one_in_the_emulator() {
+        let before = [took(Tier::T1, 1000, 180)];
+        assert_eq!(
+            line(&before, Tier::T1, BackendKind::Cuda, cases(3)),
             "3 cases; how long they take is said once some have run"
         );
     }
 
-    /// 100 s for 1,000 cases, and 80 for 40 kernels.
-    #[test]
-    fn turns_at_the_power_limit_count_by_the_kernels_that_are_timed() {
-        let time = Duration::from_secs(180);
-        let took = Took::new(Tier::T2, BackendKind::Cuda, planned(1000, 40), time);
-        let before = [took.sustained(Duration::from_secs(80))];
-        let estimate = |cases, timings| {
-            let line = line(
-                &before,
-                Tier::T2,
-                BackendKind::Cuda,
-                planned(cases, timings),
-            );
-            let (estimate, _) = line.split_once(", by").unwrap();
-            estimate.to_string()
+    /// Estimates a run on a GPU, after one that took 100 s for 1,000 cases, and `timing_seconds`
+    /// for `timings`.
+    fn after_timed_run(timings: usize, timing_seconds: u64, planned: Work) -> String {
+        let done = Work {
+            cases: 1000,
+            timings,
         };
-        assert_eq!(estimate(1000, 40), "1,000 cases: about 3 min");
-        assert_eq!(estimate(500, 0), "500 cases: about 50 s");
-        assert_eq!(estimate(500, 10), "500 cases: about 70 s");
+        let spent = Spent {
+            total: Duration::from_secs(100 + timing_seconds),
+            timing: Duration::from_secs(timing_seconds),
+        };
+        let before = [Took::new(Tier::T2, BackendKind::Cuda, done, spent)];
+        let text = line(&before, Tier::T2, BackendKind::Cuda, planned);
+        match text.split_once(", by") {
+            Some((estimate, _)) => estimate.to_string(),
+            None => text,
+        }
     }
 
     #[test]
-    fn a_sustained_kernel_takes_two_seconds_and_a_pair_four() {
-        assert_eq!(sustained(&scenario::run("timed")), Duration::ZERO);
-        let run = scenario::run(
-            "timed; cpasync mission gpu !pair: under warm L2, sustained; \
-             cpasync mission gpu pair: under warm L2, sustained",
+    fn timing_takes_as_long_per_timing_as_in_the_last_run() {
+        let as_before = Work {
+            cases: 1000,
+            timings: 40,
+        };
+        assert_eq!(
+            after_timed_run(40, 80, as_before),
+            "1,000 cases: about 3 min"
         );
-        assert_eq!(sustained(&run), Duration::from_secs(6));
+        let few_timings = Work {
+            cases: 500,
+            timings: 10,
+        };
+        assert_eq!(
+            after_timed_run(40, 80, few_timings),
+            "500 cases: about 70 s"
+        );
+    }
+
+    #[test]
+    fn a_run_without_timings_takes_the_time_of_its_cases() {
+        assert_eq!(after_timed_run(40, 80, cases(500)), "500 cases: about 50 s");
+    }
+
+    /// It has as many timings as cases, which take most of its time.
+    #[test]
+    fn a_run_of_few_cases_that_are_all_timed_is_estimated_by_its_timings() {
+        let all_timed = Work {
+            cases: 64,
+            timings: 64,
+        };
+        assert_eq!(
+            after_timed_run(100, 500, all_timed),
+            "64 cases: about 5 min"
+        );
+    }
+
+    #[test]
+    fn timing_is_not_estimated_by_a_run_that_timed_nothing() {
+        let timed = Work {
+            cases: 500,
+            timings: 10,
+        };
+        assert_eq!(
+            after_timed_run(0, 0, timed),
+            "500 cases; how long they take is said once some have run"
+        );
     }
 
     #[test]
     fn the_last_of_each_kind_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read(folder.path()), []);
-        let (first, other, last) = (
-            took(Tier::T1, 10, 20),
-            took(Tier::T0, 5, 1),
-            took(Tier::T1, 10, 30),
-        );
-        for took in [&first, &other, &last] {
-            keep(folder.path(), took.clone());
-        }
+        let other = took(Tier::T0, 5, 1);
+        let last = took(Tier::T1, 10, 30);
+        keep(folder.path(), took(Tier::T1, 10, 20));
+        keep(folder.path(), other.clone());
+        keep(folder.path(), last.clone());
         assert_eq!(read(folder.path()), [other, last]);
         std::fs::write(folder.path().join(FILE), "{").unwrap();
         assert_eq!(read(folder.path()), []);
@@ -222,7 +267,7 @@ mod tests {
     fn a_run_of_one_case_tells_nothing_of_two_thousand() {
         let before = [took(Tier::T1, 1, 1)];
         assert_eq!(
-            line(&before, Tier::T1, BackendKind::Emulated, planned(2000, 0)),
+            line(&before, Tier::T1, BackendKind::Emulated, cases(2000)),
             "2,000 cases; how long they take is said once some have run"
         );
     }

@@ -4,6 +4,7 @@ use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
 use results::table::{Run, StoreError};
 
+/// A reason why a run ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
     #[error("{case}: no reference")]
@@ -31,6 +32,10 @@ pub enum ExecuteError {
     Unwritable(#[from] StoreError),
 }
 
+/// The kinds of steps in which kernels are timed.
+pub const TIMING_STEPS: [&str; 3] = ["timing", "pair", "random problem"];
+
+/// The receiver of what a run does and finds.
 pub trait Sink {
     /// Takes note that the step `label` starts; `done` of `total` steps of this kind are finished.
     fn on_start(&mut self, kind: &'static str, label: &str, done: usize, total: usize);

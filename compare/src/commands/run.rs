@@ -14,7 +14,7 @@ use common::problem::Problem;
 use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
 use document::terminal;
-use measure::estimate::{self, Planned, Took};
+use measure::estimate::{self, Spent, Took, Work};
 use measure::execute::Executor;
 use measure::input::FileInput;
 use measure::instrument;
@@ -206,7 +206,13 @@ impl<'a> Job<'a> {
             run.extend(regret.iter().map(Regret::row));
         }
         match &outcome {
-            Ok(()) => self.complete(&mut run, begun),
+            Ok(()) => {
+                let spent = Spent {
+                    total: begun.elapsed(),
+                    timing: recorder.timing_time(),
+                };
+                self.complete(&mut run, spent);
+            }
             Err(_) => run.goes_on(self.plan.cases.len()),
         }
         run.write(&self.folder)?;
@@ -273,10 +279,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn planned(&self) -> Planned {
-        Planned {
+    fn planned(&self) -> Work {
+        Work {
             cases: self.plan.cases.len(),
-            timings: self.plan.timings.len(),
+            timings: self.plan.timings.len() + self.plan.draws.len(),
         }
     }
 
@@ -325,18 +331,18 @@ impl<'a> Job<'a> {
     }
 
     /// Notes that the run is complete, and how long it took.
-    fn complete(&self, run: &mut Run, begun: Instant) {
+    fn complete(&self, run: &mut Run, spent: Spent) {
         let cases = run.cases().count();
         run.session.progress = Progress::Complete { cases };
         match workspace_runs() {
             Some(folder) if folder.is_dir() => {
                 let backend = backend_of(&self.ladder);
-                let done = Planned {
+                let done = Work {
                     cases,
                     ..self.planned()
                 };
-                let took = Took::new(self.plan.tier, backend, done, begun.elapsed());
-                estimate::keep(&folder, took.sustained(estimate::sustained(run)));
+                let took = Took::new(self.plan.tier, backend, done, spent);
+                estimate::keep(&folder, took);
             }
             _ => {}
         }
