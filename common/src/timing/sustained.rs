@@ -33,11 +33,6 @@ pub const CHUNK: Duration = Duration::from_millis(100);
 /// The fewest samples of a turn, for kernels that take longer than [`CHUNK`].
 const LEAST_CHUNKS: usize = 2;
 
-/// Returns the least time that the turns of so many arms take.
-pub fn duration(arms: usize) -> Duration {
-    (SETTLING + COUNTED) * turns(arms).count() as u32
-}
-
 /// Returns the arms by turn: A A, A B B A, A B C C B A. A drift of the GPU cancels over the turns
 /// of an arm.
 fn turns(arms: usize) -> impl Iterator<Item = usize> {

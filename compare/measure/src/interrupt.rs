@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 static FLAG: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
 
-/// Whether the process was interrupted or asked to terminate since the first call of
+/// Returns whether the process was interrupted or asked to terminate since the first call of
 /// [`interrupted`]; before it, either ends the process.
 pub fn is_interrupted() -> bool {
     let registered = FLAG.lock().unwrap_or_else(PoisonError::into_inner);

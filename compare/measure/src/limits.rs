@@ -139,51 +139,64 @@ mod tests {
     use super::*;
     use common::problem::{Dtype, Kind, Mask, Shape, of_kind};
 
+    /// Makes this much available memory.
+    fn gigabytes(count: u128) -> Option<Available> {
+        Some(Available {
+            bytes: count * 1_000_000_000,
+            limit: "MemAvailable".into(),
+        })
+    }
+
+    fn problem(shape: Shape) -> Problem {
+        Problem::new(shape, Dtype::F16, Mask::Full).unwrap()
+    }
+
+    /// Returns a problem of 27 TB.
+    fn huge() -> Problem {
+        problem(Shape::bhsd(1024, 1024, 4096, 64))
+    }
+
     #[test]
-    fn too_little_is_refused_with_the_figures() {
-        let says = |checked: anyhow::Result<()>| checked.unwrap_err().to_string();
+    fn too_little_memory_is_refused_with_the_figures() {
+        let error = enough("memory", 300 << 20, LEAST_BYTES, "End them.").unwrap_err();
         assert_eq!(
-            says(enough("memory", 300 << 20, LEAST_BYTES, "End them.")),
+            error.to_string(),
             "memory: 0.3 GB are available, and a run takes up to 1.1 GB. End them."
         );
         assert!(enough("memory", 4 << 30, LEAST_BYTES, "").is_ok());
-        let gigabytes = |count: u128| {
-            Some(Available {
-                bytes: count * 1_000_000_000,
-                limit: "MemAvailable".into(),
-            })
-        };
-        let problems = |shape| [Problem::new(shape, Dtype::F16, Mask::Full).unwrap()];
-        let huge = problems(Shape::bhsd(1024, 1024, 4096, 64));
-        let error = says(fit(&huge, gigabytes(24)));
+    }
+
+    #[test]
+    fn a_problem_that_does_not_fit_is_refused_with_the_figures() {
+        let error = fit([&huge()], gigabytes(24)).unwrap_err().to_string();
         let figures = "memory for 1024x1024x4096x64 f16 full: MemAvailable: 24.0 GB are available, \
                        and a run takes up to 26938.0 GB.";
         assert!(error.starts_with(figures), "{error}");
-        assert!(
-            fit(&huge, None).is_ok(),
-            "where nobody knows, nobody refuses"
-        );
-        // Counted, not overflowed.
-        let largest = problems(Shape::bhsd(65_535, 65_535, 1 << 24, 128));
-        assert!(fit(&largest, gigabytes(24)).is_err());
-        let big = of_kind(Kind::Small).flat_map(|named| problems(named.shape));
-        assert!(fit(&big.collect::<Vec<_>>(), gigabytes(4)).is_ok());
+    }
+
+    #[test]
+    fn where_the_available_memory_is_unknown_nothing_is_refused() {
+        assert!(fit([&huge()], None).is_ok());
+    }
+
+    #[test]
+    fn the_bytes_of_the_largest_problem_do_not_overflow() {
+        let largest = problem(Shape::bhsd(65_535, 65_535, 1 << 24, 128));
+        assert!(fit([&largest], gigabytes(24)).is_err());
+    }
+
+    #[test]
+    fn the_small_shapes_fit_in_4_gb() {
+        for named in of_kind(Kind::Small) {
+            assert!(fit([&problem(named.shape)], gigabytes(4)).is_ok());
+        }
     }
 
     #[test]
     fn the_largest_of_several_problems_must_fit() {
-        let problem = |shape| Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
         let small = problem(Shape::bhsd(1, 1, 32, 64));
-        let huge = problem(Shape::bhsd(1024, 1024, 4096, 64));
-        let available = || {
-            Some(Available {
-                bytes: 24_000_000_000,
-                limit: "MemAvailable".into(),
-            })
-        };
-        assert!(fit([&small], available()).is_ok());
-        for problems in [[&small, &huge], [&huge, &small]] {
-            assert!(fit(problems, available()).is_err());
-        }
+        assert!(fit([&small], gigabytes(24)).is_ok());
+        assert!(fit([&small, &huge()], gigabytes(24)).is_err());
+        assert!(fit([&huge(), &small], gigabytes(24)).is_err());
     }
 }

@@ -146,8 +146,8 @@ impl TimedProblem {
         })
     }
 
-    /// Judges C1 to C4 on outputs of a program that holds P in `probability`. A program that holds its output in E4M3 with `e4m3_scale` is
-    /// compared with a baseline that does the same.
+    /// Judges C1 to C4 on outputs of a program that holds P in `probability`. A program that holds
+    /// its output in E4M3 with `e4m3_scale` is compared with a baseline that does the same.
     pub fn judge_dense(
         &mut self,
         timer: &dyn Timer,
@@ -233,24 +233,24 @@ mod tests {
     fn an_output_in_e4m3_is_judged_by_a_baseline_in_e4m3() {
         let problem = Problem::new(Shape::bhsd(1, 2, 64, 64), Dtype::E4m3, Mask::Full).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 0).with_one_scale();
-        assert!(
-            [&inputs.q, &inputs.k, &inputs.v]
-                .iter()
-                .all(|of| of.scales.iter().all(|&scale| scale == of.scales[0]))
-        );
-        let reference = reference(&inputs, Probability::E4m3).unwrap();
-        let references = std::slice::from_ref(&reference);
-        let fails = |output: &[f32], scale| {
-            let outputs = [DenseOutput {
+        for operand in [&inputs.q, &inputs.k, &inputs.v] {
+            for scale in &operand.scales {
+                assert_eq!(*scale, operand.scales[0]);
+            }
+        }
+        let references = [reference(&inputs, Probability::E4m3).unwrap()];
+        let fails = |values: &[f32], scale| {
+            let output = DenseOutput {
                 set: 0,
-                values: output.to_vec(),
-            }];
-            let judged = judge(&problem, references, &outputs, scale);
+                values: values.to_vec(),
+            };
+            let judged = judge(&problem, &references, &[output], scale);
             judged.gates.iter().any(GateResult::is_fail)
         };
-        let output = in_e4m3(&reference, 64.0).baseline;
-        assert!(fails(&output, None) && !fails(&output, Some(64.0)));
-        let halved: Vec<f32> = output.iter().map(|value| value / 2.0).collect();
+        let rounded = in_e4m3(&references[0], 64.0).baseline;
+        assert!(fails(&rounded, None));
+        assert!(!fails(&rounded, Some(64.0)));
+        let halved: Vec<f32> = rounded.iter().map(|value| value / 2.0).collect();
         assert!(fails(&halved, Some(64.0)));
     }
 

@@ -57,7 +57,8 @@ impl Launches {
         timeout: Duration,
         mut look: impl FnMut(usize),
     ) -> anyhow::Result<ToolRun> {
-        let (job, log) = (files.path("job"), files.path("log"));
+        let job = files.path("job");
+        let log = files.path("log");
         let done = files.path("launches");
         std::fs::write(&job, serde_json::to_vec(self)?)?;
         // Results are appended: those of an earlier try do not belong to this one.
@@ -65,9 +66,10 @@ impl Launches {
         let program = std::env::current_exe()?;
         tool.arg(program).arg("launch").args([&job, &done]);
         let ended = process::run(tool, &log, timeout, || look(results(&done).len()))?;
+        let printed = std::fs::read(&log)?;
         Ok(ToolRun {
             ended,
-            printed: String::from_utf8_lossy(&std::fs::read(&log)?).into_owned(),
+            printed: String::from_utf8_lossy(&printed).into_owned(),
             log,
             rows: results(&done),
         })
@@ -100,6 +102,7 @@ fn results(path: &Path) -> Vec<Row> {
         .collect()
 }
 
+/// Returns whether a launch took place: one that a variant does not support has no verdicts.
 pub fn is_supported(row: &Row) -> bool {
     !row.verdicts.is_empty()
 }

@@ -7,10 +7,11 @@ use common::stage::LoadedStage;
 use rayon::prelude::*;
 use results::builds::loaded;
 use results::table::StageMeta;
-use std::path::PathBuf;
+use std::ffi::OsString;
 use std::process::Command;
 
-/// The error is why the counts are not known.
+/// Adds the figures of their machine code to `builds`, and returns the tool that read it. The error
+/// is the reason why they are not known.
 pub fn count_instructions<'a>(
     stages: &[LoadedStage],
     builds: impl IntoIterator<Item = &'a mut StageMeta>,
@@ -28,6 +29,7 @@ pub fn count_instructions<'a>(
     Ok(tool)
 }
 
+/// Returns what cuobjdump prints of the code of a stage.
 fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
     let id = stage.info().id;
     let Some(fatbin) = stage.attention.artifacts().fatbin else {
@@ -35,17 +37,14 @@ fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
             "{id} was built without GPU code; install nvcc (scripts/cuda-toolkit) and build again"
         ));
     };
-    let written = Scratch::new(id).and_then(|folder| Ok((folder.write("fatbin", fatbin)?, folder)));
-    let (file, _folder) = written.map_err(|error| format!("{error:#}"))?;
-    // It starts nvdisasm, which lies beside it.
-    let search_path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = tool.path.parent().map(PathBuf::from).into_iter().collect();
-    folders.extend(std::env::split_paths(&search_path));
-    let path = std::env::join_paths(folders).unwrap_or(search_path);
+    let folder = Scratch::new(id).map_err(|error| format!("{error:#}"))?;
+    let file = folder
+        .write("fatbin", fatbin)
+        .map_err(|error| format!("{error:#}"))?;
     let output = Command::new(&tool.path)
         .arg("-sass")
         .arg(&file)
-        .env("PATH", path)
+        .env("PATH", search_path(tool))
         .output()
         .map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
     if !output.status.success() {
@@ -57,6 +56,18 @@ fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
         ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns the search path with the folder of a tool in front: it starts nvdisasm, which lies
+/// beside it.
+fn search_path(tool: &Tool) -> OsString {
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = Vec::new();
+    if let Some(folder) = tool.path.parent() {
+        folders.push(folder.to_path_buf());
+    }
+    folders.extend(std::env::split_paths(&inherited));
+    std::env::join_paths(folders).unwrap_or(inherited)
 }
 
 #[cfg(test)]

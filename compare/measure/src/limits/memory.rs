@@ -85,17 +85,16 @@ impl System {
     /// Returns the lowest limit of address space.
     pub fn address_space(&self) -> Option<Available> {
         let limits = self.read("proc/self/limits")?;
-        let limit = |(name, command): (&str, &str)| {
-            let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(Available {
-                bytes: line.split_whitespace().next()?.parse().ok()?,
-                limit: command.to_string(),
-            })
-        };
-        RESOURCES
-            .into_iter()
-            .filter_map(limit)
-            .min_by_key(|available| available.bytes)
+        let mut available: Vec<Available> = Vec::new();
+        for (name, command) in RESOURCES {
+            if let Some(bytes) = soft_limit(&limits, name) {
+                available.push(Available {
+                    bytes,
+                    limit: command.to_string(),
+                });
+            }
+        }
+        available.into_iter().min_by_key(|limit| limit.bytes)
     }
 
     /// Returns what the machine has without swapping.
@@ -117,18 +116,18 @@ impl System {
         let Some(path) = self.group(kind) else {
             return vec![];
         };
-        let folders = self.mounts(kind).into_iter().flat_map(|mount| {
+        let mut available = Vec::new();
+        for mount in self.mounts(kind) {
             let below = path.strip_prefix(&mount.group).unwrap_or(&path);
             let relative = below.strip_prefix("/").unwrap_or(below);
             // From the innermost to the folder of the mount itself.
-            let levels: Vec<PathBuf> = relative.ancestors().map(PathBuf::from).collect();
-            levels
-                .into_iter()
-                .map(move |level| (mount.folder.join(&level), Path::new("/").join(level)))
-        });
-        folders
-            .flat_map(|(folder, name)| self.limits(kind, &folder, &name))
-            .collect()
+            for level in relative.ancestors() {
+                let folder = mount.folder.join(level);
+                let name = Path::new("/").join(level);
+                available.extend(self.limits(kind, &folder, &name));
+            }
+        }
+        available
     }
 
     /// Returns the control group of the process: `/batch/job`.
@@ -155,24 +154,38 @@ impl System {
 
     /// Returns what the limits of the group in `folder` leave, whose name is `group`.
     fn limits(&self, kind: &Hierarchy, folder: &Path, group: &Path) -> Vec<Available> {
-        let number =
-            |file: &str| -> Option<u128> { self.read(folder.join(file))?.trim().parse().ok() };
-        let stat = self.read(folder.join("memory.stat")).unwrap_or_default();
-        let droppable = stat
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .find(|(name, _)| *name == kind.droppable)
-            .and_then(|(_, bytes)| bytes.trim().parse().ok())
-            .unwrap_or(0);
-        let used = number(kind.usage).unwrap_or(0).saturating_sub(droppable);
-        let limit = |file: &&str| {
+        let usage = self.number(&folder.join(kind.usage)).unwrap_or(0);
+        let used = usage.saturating_sub(self.droppable(kind, folder));
+        let mut available = Vec::new();
+        for file in kind.limits {
             // `max` is no number, and no limit.
-            Some(Available {
-                bytes: number(file)?.saturating_sub(used),
+            let Some(limit) = self.number(&folder.join(file)) else {
+                continue;
+            };
+            available.push(Available {
+                bytes: limit.saturating_sub(used),
                 limit: format!("{file} of the control group {}", group.display()),
-            })
-        };
-        kind.limits.iter().filter_map(limit).collect()
+            });
+        }
+        available
+    }
+
+    /// Returns the bytes of file pages that the group in `folder` can drop at once.
+    fn droppable(&self, kind: &Hierarchy, folder: &Path) -> u128 {
+        let stat = self.read(folder.join("memory.stat")).unwrap_or_default();
+        for line in stat.lines() {
+            if let Some((name, bytes)) = line.split_once(' ')
+                && name == kind.droppable
+            {
+                return bytes.trim().parse().unwrap_or(0);
+            }
+        }
+        0
+    }
+
+    /// Reads the number in a file, if it is one.
+    fn number(&self, file: &Path) -> Option<u128> {
+        self.read(file)?.trim().parse().ok()
     }
 
     fn read(&self, path: impl AsRef<Path>) -> Option<String> {
@@ -180,6 +193,14 @@ impl System {
         let inside = absolute.strip_prefix("/").unwrap_or(absolute);
         read_to_string(self.root.join(inside)).ok()
     }
+}
+
+/// Reads the soft limit of a resource in the text of /proc/self/limits; `unlimited` is none.
+fn soft_limit(limits: &str, resource: &str) -> Option<u128> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix(resource))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// A folder in which the groups from `group` on are seen.

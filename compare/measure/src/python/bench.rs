@@ -1,9 +1,7 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
 use super::arm::{Arm, ArmError, Program};
-use super::pair::{
-    Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
-};
+use super::pair::{Sampled, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock};
 use super::session::{Finished, Peer, Python, SessionError};
 use super::turns::Turns;
 use crate::instrument::process::Scratch;
@@ -359,12 +357,12 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
             ArmError::Ours(error) => return Err(error),
             ArmError::Python { index, error } => (index, error),
         };
-        let (lost, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.arms)
-            .into_iter()
-            .partition(|arm| arm.python() == Some(index));
-        self.arms = kept;
-        for arm in lost {
-            self.lose(index, arm.subject.as_str(), &error);
+        for arm in std::mem::take(&mut self.arms) {
+            if arm.python() == Some(index) {
+                self.lose(index, arm.subject.as_str(), &error);
+            } else {
+                self.arms.push(arm);
+            }
         }
         Ok(())
     }
@@ -373,13 +371,13 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
     /// supporting the problem, fails C1.
     fn lose(&mut self, python: usize, name: &str, error: &anyhow::Error) {
         let reason = error.to_string();
-        let row = Row::absent_peer(name, Some(self.item.place.clone()), &reason);
+        let place = self.item.place.clone();
+        let mut row = Row::absent_peer(name, Some(place), &reason);
         let is_unsupported = matches!(error.downcast_ref(), Some(SessionError::Unsupported(_)));
         if self.candidate == Some(python) && !is_unsupported {
-            self.rows.push(row.verdict(&not_launched(&reason)));
-        } else {
-            self.rows.push(row);
+            row = row.verdict(&not_launched(&reason));
         }
+        self.rows.push(row);
     }
 
     /// Times ours, the library's choice and the fastest peer sustained, if one of all arms reaches
@@ -398,26 +396,29 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
     }
 
     fn sustain_at_limit(&mut self) -> Result<Option<Subject>, ArmError> {
+        if self.needed_regime()? == Regime::Burst {
+            return Ok(None);
+        }
+        let library = self.library_arm()?;
+        let samples: Vec<&[f64]> = self.arms.iter().map(|arm| &*arm.device_us).collect();
+        let Some(chosen) = sustained_arms(&samples, self.count_ours(), library) else {
+            return Ok(None);
+        };
+        let counted = sustain(&mut self.turns(&chosen.arms), chosen.arms.len())?;
+        for (index, sustained) in chosen.arms.into_iter().zip(counted) {
+            self.arms[index].sustained = Some(sustained);
+        }
+        Ok(Some(self.arms[chosen.peer].subject.clone()))
+    }
+
+    /// Returns the regime that the power of all arms asks for, by a chunk of each.
+    fn needed_regime(&mut self) -> Result<Regime, ArmError> {
         let all: Vec<usize> = (0..self.arms.len()).collect();
         let mut readings = Vec::new();
         for &arm in &all {
             readings.push(self.turns(&all).chunk(arm)?.reading);
         }
-        if Regime::needed(&readings) == Regime::Burst {
-            return Ok(None);
-        }
-        let library = self.library_arm()?;
-        let samples: Vec<&[f64]> = self.arms.iter().map(|arm| &*arm.device_us).collect();
-        let Some(SustainedArms { arms, peer }) =
-            sustained_arms(&samples, self.count_ours(), library)
-        else {
-            return Ok(None);
-        };
-        let counted = sustain(&mut self.turns(&arms), arms.len())?;
-        for (&arm, sustained) in arms.iter().zip(counted) {
-            self.arms[arm].sustained = Some(sustained);
-        }
-        Ok(Some(self.arms[peer].subject.clone()))
+        Ok(Regime::needed(&readings))
     }
 
     /// Returns the arms of these indices, ready to take turns.
@@ -712,10 +713,12 @@ fn green_variants(
 /// Returns microseconds per launch over about `us` microseconds of replays.
 fn launch_us(arm: &mut cuda::Arm<'_>, plan: &Plan, us: f64) -> Result<f64, CudaError> {
     let graph_launches = arm.graph_launches(plan)? as u64;
-    let graph_us = arm.device_time(graph_launches, plan)?.as_secs_f64() * 1e6;
+    let graph_time = arm.device_time(graph_launches, plan)?;
+    let graph_us = graph_time.as_secs_f64() * 1e6;
     let replays = (us / graph_us.max(0.1)).ceil().max(1.0) as u64;
     let launches = graph_launches * replays;
-    Ok(arm.device_time(launches, plan)?.as_secs_f64() * 1e6 / launches as f64)
+    let time = arm.device_time(launches, plan)?;
+    Ok(time.as_secs_f64() * 1e6 / launches as f64)
 }
 
 /// Returns the bytes of an output in a file, and removes the file: an output that is not written

@@ -19,6 +19,7 @@ use session::{Hello, Python};
 /// launches.
 const SAMPLES: usize = 20;
 
+/// Returns the plan of timing beside PyTorch.
 pub fn plan(samples: Option<usize>) -> Plan {
     Plan {
         samples: samples.unwrap_or(SAMPLES),
@@ -50,11 +51,17 @@ pub fn program(named: Option<&str>) -> String {
 pub fn callable_peers(name: Option<&str>) -> Result<String, String> {
     let mut python = Python::new(program(name), None);
     let hello = python.start().map_err(|error| error.to_string())?;
+    let torch = match hello.software.get("torch") {
+        Some(version) => version,
+        None => "?",
+    };
     let peers = joined(hello.peers.iter().map(|peer| &peer.name), ", ");
-    let absent = joined(hello.absent.iter().map(|row| &row.subject), ", ");
-    let but = if absent.is_empty() { "" } else { "; not " };
-    let torch = hello.software.get("torch").map_or("?", String::as_str);
-    Ok(format!("torch {torch}: {peers}{but}{absent}"))
+    let mut description = format!("torch {torch}: {peers}");
+    if !hello.absent.is_empty() {
+        let absent = joined(hello.absent.iter().map(|row| &row.subject), ", ");
+        description += &format!("; not {absent}");
+    }
+    Ok(description)
 }
 
 /// Refuses a Python on another GPU than this process.
