@@ -97,6 +97,7 @@ fn duration(seconds: f64) -> String {
 }
 
 impl Took {
+    /// Makes the record of a run that did this work.
     pub fn new(tier: Tier, backend: BackendKind, done: Work, spent: Spent) -> Self {
         Self {
             tier,

@@ -51,6 +51,7 @@ const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 /// The default of [`Executor::samples_elsewhere`], without `--iters`.
 const SAMPLES_ELSEWHERE: usize = 100;
 
+/// The plan of a run with all that executes it: stages, devices and how they are timed.
 pub struct Executor<'a> {
     pub plan: &'a Plan,
     pub stages: &'a [LoadedStage],
@@ -85,6 +86,7 @@ impl<'a> Executor<'a> {
         }
     }
 
+    /// Runs the plan, and adds what it finds to `run`; what had ended is there if it stops early.
     pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         let mut benches = self.benches()?;
         let checked = self.rounds(benches.as_mut(), run, sink);

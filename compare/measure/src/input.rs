@@ -10,6 +10,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype as StoredDtype, SafeTensors};
 use std::path::Path;
 
+/// The tensors of a file, and the problem that they make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileInput {
     pub problem: GivenTensors,
@@ -74,7 +75,7 @@ impl FileInput {
         Ok(input)
     }
 
-    /// The tensors as inputs of `problem`, which has this file's extents and dtype.
+    /// Returns the tensors as inputs of `problem`, which has this file's extents and dtype.
     pub fn inputs(&self, problem: &Problem) -> Result<Inputs, InputError> {
         Inputs::from_parts(problem, self.q.clone(), self.k.clone(), self.v.clone())
     }

@@ -57,6 +57,7 @@ pub fn check_cases(cases: &[PlannedCase]) -> anyhow::Result<()> {
     check_problems(cases.iter().map(|case| &case.problem))
 }
 
+/// Refuses problems of which the largest does not fit in memory.
 pub fn check_problems<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> anyhow::Result<()> {
     fit(problems, System::here().available())
 }

@@ -261,7 +261,7 @@ mod tests {
         /*0020*/          @P0 BRA.U.ANY 0x0 ;                                 /* 0x0 */
 ";
 
-    /// The figures of a function that are not 0.
+    /// Returns the figures of a function that are not 0.
     fn figures_of(arch: &str, symbol: &str) -> Vec<(Metric, f64)> {
         let mut figures = figures(&functions(LISTING)[&(arch, symbol)]);
         figures.retain(|(_, value)| *value != 0.0);

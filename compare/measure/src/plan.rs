@@ -138,6 +138,7 @@ impl Request {
     }
 }
 
+/// The backends and builds that a case runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The emulator's plain build: results only.
@@ -153,6 +154,7 @@ pub enum Mode {
     Both,
 }
 
+/// A variant or candidate on a problem with its inputs, to be checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedCase {
     pub subject: Subject,
@@ -164,6 +166,7 @@ pub struct PlannedCase {
 }
 
 impl PlannedCase {
+    /// Returns the problem and inputs, as a row names them.
     pub fn place(&self) -> CasePlace {
         CasePlace {
             problem: ProblemPlace::of(&self.problem),
@@ -199,6 +202,7 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns whether a stage has cases.
     pub fn has_stage(&self, id: &str) -> bool {
         self.cases.iter().any(|case| case.subject.stage() == id)
     }
@@ -255,6 +259,7 @@ fn problem(shape: Shape, dtype: Dtype, mask: Mask) -> Problem {
     Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid")
 }
 
+/// Returns a shape of the tiers by its name.
 pub fn named(name: &str) -> Shape {
     parse_shape(name).expect("a shape of the tiers")
 }
@@ -712,6 +717,7 @@ fn is_in_tier2(dtype: Dtype, mask: Mask, index: usize, name: &str) -> bool {
     dtype != Dtype::Bf16 || BF16_TIMED.contains(&name) || alternates
 }
 
+/// The tensors of a file, as a plan knows them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenTensors {
     pub name: String,
@@ -719,6 +725,7 @@ pub struct GivenTensors {
     pub dtype: Dtype,
 }
 
+/// Plans a run of the variants that were chosen among `all`. Refuses flags that leave no case.
 pub fn plan(
     all: &[StageMeta],
     request: &Request,

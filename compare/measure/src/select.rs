@@ -19,6 +19,7 @@ pub struct Chosen {
     pub variants: Vec<String>,
 }
 
+/// A variant that was chosen, with its stage.
 pub type Picked<'a> = (&'a StageMeta, &'a VariantMeta);
 
 /// The problems that a command works on: every combination of the given values, with the command's
@@ -96,6 +97,7 @@ fn find<T: Copy>(
         .ok_or_else(|| unknown(kind, word, all.iter().map(name)))
 }
 
+/// Returns the names that rows have of chosen variants.
 pub fn subjects(picked: &[Picked<'_>]) -> impl Iterator<Item = Subject> {
     picked
         .iter()
@@ -136,6 +138,7 @@ impl Chosen {
         Ok(())
     }
 
+    /// Returns whether a variant was asked for by its name.
     pub fn takes_by_name(&self, variant: &str) -> bool {
         self.variants.iter().any(|name| name == variant)
     }
@@ -198,6 +201,7 @@ impl Problems {
     }
 }
 
+/// Returns what was chosen, or everything if nothing was.
 pub fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     if chosen.is_empty() { all } else { chosen }
 }
@@ -227,14 +231,17 @@ fn is_stage(word: &str, id: &str) -> bool {
     id == word || id.starts_with(&format!("stage{word}-"))
 }
 
+/// Returns the element type that `word` names.
 pub fn dtype(word: &str) -> Result<Dtype, SelectError> {
     find("dtype", word, &Dtype::ALL, |dtype| dtype.name())
 }
 
+/// Returns the mask that `word` names.
 pub fn mask(word: &str) -> Result<Mask, SelectError> {
     find("mask", word, &Mask::ALL, |mask| mask.name())
 }
 
+/// Returns the input family that `word` names.
 pub fn family(word: &str) -> Result<Family, SelectError> {
     find("family", word, &Family::ALL, |family| family.name())
 }
@@ -256,6 +263,7 @@ pub fn shape(word: &str) -> Result<Shape, SelectError> {
     Ok(shape)
 }
 
+/// Reads a whole number that is not 0.
 pub fn at_least_one<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, String> {
     match text.parse() {
         Ok(number) if number != N::default() => Ok(number),

@@ -27,6 +27,7 @@ pub struct TimedProblem {
     references: HashMap<Probability, Vec<Reference>>,
 }
 
+/// The judgement of a kernel's outputs.
 pub struct Judged {
     /// The largest error against FP64; NaN without an output.
     pub max_abs: f64,
@@ -43,6 +44,8 @@ pub struct DenseOutput {
 }
 
 impl TimedProblem {
+    /// Makes a problem that is read from the cache where it fits; decode is read from device
+    /// memory.
     pub fn new(device: &dyn Timer, problem: &Problem) -> Result<Self, CudaError> {
         Self::with_inputs(device, problem, false, |inputs| inputs)
     }

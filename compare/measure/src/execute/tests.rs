@@ -816,7 +816,7 @@ fn decode_is_timed_from_device_memory() {
     assert_eq!(timed.inputs.len(), 1);
 }
 
-/// The gates that a row fails.
+/// Returns the gates that a row fails.
 fn failed(row: &Row) -> Vec<GateId> {
     row.failed().map(|(gate, _)| gate).collect()
 }
@@ -902,7 +902,7 @@ fn a_time_that_is_impossible_fails_l1() {
     }
 }
 
-/// The row of a variant that was timed on a GPU with this power.
+/// Returns the row of a variant that was timed on a GPU with this power.
 fn timed_at(power_w: Option<f64>) -> Row {
     let scalar = stage0_on("mission").variants(["scalar-32x64"]);
     let gpu = GpuDouble::new(20.0).drawing(power_w);

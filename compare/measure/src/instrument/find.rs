@@ -11,6 +11,7 @@ const DEFAULT_FOLDERS: [&str; 3] = [
     "/usr/local/cuda-13/bin",
 ];
 
+/// A tool that was found and started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
     pub path: PathBuf,
@@ -26,9 +27,13 @@ pub struct ToolLocation {
     variable: &'static str,
 }
 
+/// CUDA's compiler.
 pub const NVCC: ToolLocation = ToolLocation::new("nvcc", "NVCC");
+/// The disassembler of machine code.
 pub const CUOBJDUMP: ToolLocation = ToolLocation::new("cuobjdump", "CUOBJDUMP");
+/// The profiler of kernels, Nsight Compute.
 pub const NCU: ToolLocation = ToolLocation::new("ncu", "NCU");
+/// The checker of memory accesses and races on a GPU.
 pub const COMPUTE_SANITIZER: ToolLocation = ToolLocation::new("compute-sanitizer", "SANITIZER");
 
 impl Tool {

@@ -11,8 +11,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// The interval at which a process is looked at.
 const POLL: Duration = Duration::from_millis(100);
 
+/// The end of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     Exited(ExitStatus),
@@ -21,6 +23,7 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// Returns whether the process ended by itself, without an error.
     pub fn is_success(&self) -> bool {
         matches!(self, Ended::Exited(status) if status.success())
     }
@@ -91,10 +94,12 @@ impl Scratch {
             .context("set TMPDIR to a writable folder")
     }
 
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
+    /// Writes a file into the folder, and returns its path.
     pub fn write(&self, name: &str, bytes: &[u8]) -> anyhow::Result<PathBuf> {
         let path = self.path(name);
         std::fs::write(&path, bytes).with_context(|| {

@@ -528,13 +528,13 @@ fn a_small_selected_problem_is_traced() {
     assert_eq!(mode_in_emulator("1x1x64:1x64"), Mode::TracedOnce);
 }
 
-/// It has one score per row, in tensors of gigabytes.
+/// It has one score, in tensors of gigabytes.
 #[test]
 fn a_problem_that_the_traced_build_cannot_watch_is_run_plain() {
     assert_eq!(mode_in_emulator("1x1x16777216:1x64"), Mode::Plain);
 }
 
-/// The families of f16 and of E4M3.
+/// Returns the number of families of f16 and of E4M3.
 fn families() -> usize {
     Family::for_dtype(F16).len() + Family::for_dtype(E4m3).len()
 }

@@ -58,6 +58,7 @@ pub struct Item {
     pub library: Option<Subject>,
 }
 
+/// The device, the variants of ours and the settings by which problems are timed.
 pub struct Bench<'a> {
     pub device: &'a CudaDevice,
     pub stages: &'a [LoadedStage],

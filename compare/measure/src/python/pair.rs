@@ -153,6 +153,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
+    /// Returns whether no gate fails its outputs.
     pub fn is_right(&self) -> bool {
         !self.judged.gates.iter().any(GateResult::is_fail)
     }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The program that Python runs.
 pub const SCRIPT: &str = include_str!("peers.py");
 
 /// The time that Python may take for one answer. The first import of torch from a cold disk, and
@@ -37,6 +38,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// The number of lines of Python's standard error that are kept, to report why it ended.
 const KEPT_STDERR_LINES: usize = 5;
 
+/// A reason why a Python did not answer as asked.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SessionError {
     /// The command failed; the process goes on.
@@ -57,7 +59,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Whether the process can be asked for nothing else.
+    /// Returns whether the process can be asked for nothing else.
     pub fn is_fatal(&self) -> bool {
         !matches!(
             self,
@@ -66,6 +68,7 @@ impl SessionError {
     }
 }
 
+/// The first answer of a Python: what it is, and what it can call.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Hello {
     pub software: BTreeMap<String, String>,
@@ -79,7 +82,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Packages with their versions, as a run names tools.
+    /// Returns the packages with their versions, as a run names tools.
     pub fn tools(&self) -> Vec<String> {
         self.software
             .iter()
@@ -88,12 +91,14 @@ impl Hello {
     }
 }
 
+/// A peer, and the element types that it takes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Peer {
     pub name: String,
     pub dtypes: Vec<Dtype>,
 }
 
+/// The answer to the last question about a peer.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Finished {
     /// The host's time of one of several calls back to back.
@@ -132,6 +137,7 @@ pub struct Python {
 }
 
 impl Python {
+    /// Makes a Python that is not started yet.
     pub fn new(program: String, candidate: Option<Callable>) -> Self {
         Self {
             program,
