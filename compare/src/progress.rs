@@ -41,15 +41,6 @@ struct Step {
 }
 
 impl Progress {
-    /// Returns the time of the steps of a kind so far.
-    pub fn spent(&self, kind: &str) -> Duration {
-        let ended = self.spent.get(kind).copied().unwrap_or_default();
-        match &self.step {
-            Some(step) if step.kind == kind => ended + step.begun.elapsed(),
-            _ => ended,
-        }
-    }
-
     /// Begins a step, of which `done` of `total` like it have ended.
     pub fn step(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         let now = Instant::now();
@@ -74,6 +65,15 @@ impl Progress {
         if self.shown != reached {
             self.shown = reached;
             say(&line(kind, label, done, total, spent));
+        }
+    }
+
+    /// Returns the time of the steps of a kind so far.
+    pub fn spent(&self, kind: &str) -> Duration {
+        let ended = self.spent.get(kind).copied().unwrap_or_default();
+        match &self.step {
+            Some(step) if step.kind == kind => ended + step.begun.elapsed(),
+            _ => ended,
         }
     }
 }

@@ -309,6 +309,7 @@ impl<'a> Executor<'a> {
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
+        let zero_us = benches.zero_us;
         let mut done = timed;
         // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
@@ -319,7 +320,7 @@ impl<'a> Executor<'a> {
             values: subjects,
         } in grouped(by_problem)
         {
-            let (timer, zero_us) = (benches.timer, benches.zero_us);
+            let timer = benches.timer;
             let bench = benches.open(&problem)?;
             arm_plan.samples = if problem.has_claims() {
                 self.timing.samples
