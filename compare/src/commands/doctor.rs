@@ -200,7 +200,7 @@ fn build_needs() -> Vec<Need> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
     needs.push(Need::new(
         "g++",
-        first_line(&compiler),
+        first_line(&compiler).map_err(|error| error.to_string()),
         "`apt install g++` (12 or later), or name it in CXX.",
     ));
     needs.push(Need::new(
@@ -212,7 +212,10 @@ fn build_needs() -> Vec<Need> {
 }
 
 fn version(places: &ToolLocation) -> Result<String, String> {
-    places.find().map(|tool| tool.version)
+    match places.find() {
+        Ok(tool) => Ok(tool.version),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Looks for what commands need on the first GPU.
@@ -240,7 +243,7 @@ fn gpu_needs(args: &DoctorArgs, gpu: &GpuStages) -> Vec<Need> {
         ),
         Need::new(
             "PyTorch and peers (`peers`)",
-            python::callable_peers(args.python.as_deref()),
+            python::callable_peers(args.python.as_deref()).map_err(|error| error.to_string()),
             "`scripts/python` installs them, \
              or name a Python with torch by --python or PYTHON.",
         ),

@@ -77,7 +77,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let dtypes = distinct(selected.iter().map(|(stage, _)| stage.first_dtype()));
     let variants = green_variants(&run.run, &selected)?;
     let profiler = Profiler {
-        ncu: NCU.find().map_err(NoData)?,
+        ncu: NCU.find().map_err(|error| NoData(error.to_string()))?,
         work: run.work("profile")?,
         flags: &args.ncu_flags,
     };

@@ -116,7 +116,9 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let selected = args.chosen.pick(&builds)?;
     let subjects = Vec::from_iter(subjects(&selected));
     gpu_to(&ladder, "launch on")?;
-    let program = COMPUTE_SANITIZER.find().map_err(NoData)?;
+    let program = COMPUTE_SANITIZER
+        .find()
+        .map_err(|error| NoData(error.to_string()))?;
     let sanitizer = Sanitizer {
         work: run.work("sanitize")?,
         knows_shared: *numbers(&program.version) >= *SHARED_INITCHECK,

@@ -1,6 +1,7 @@
 //! NVIDIA's tools: their paths and versions.
 
 use results::workspace;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +18,34 @@ pub struct Tool {
     pub path: PathBuf,
     /// The version that it prints: `2025.3.1.0`.
     pub version: String,
+}
+
+/// A reason why a tool of CUDA's cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    #[error("{name} was not found; install it with CUDA, put it on PATH, or name it in {variable}")]
+    Missing {
+        name: &'static str,
+        variable: &'static str,
+    },
+    #[error("{variable} names {path}, which is not a working {name}: {reason}")]
+    NotWorking {
+        name: &'static str,
+        variable: &'static str,
+        path: String,
+        reason: VersionError,
+    },
+}
+
+/// A reason why the version of a program is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum VersionError {
+    #[error("{program} cannot be started ({reason})")]
+    NotStarted { program: String, reason: io::Error },
+    #[error("{program} --version prints nothing")]
+    NoOutput { program: String },
+    #[error("it prints no version")]
+    NoVersion,
 }
 
 /// One of CUDA's tools, and how to find it: by an environment variable, where scripts/cuda-toolkit
@@ -37,7 +66,7 @@ pub const NCU: ToolLocation = ToolLocation::new("ncu", "NCU");
 pub const COMPUTE_SANITIZER: ToolLocation = ToolLocation::new("compute-sanitizer", "SANITIZER");
 
 impl Tool {
-    fn at(path: PathBuf) -> Result<Self, String> {
+    fn at(path: PathBuf) -> Result<Self, VersionError> {
         let version = version(&path)?;
         Ok(Self { path, version })
     }
@@ -49,24 +78,19 @@ impl ToolLocation {
     }
 
     /// Finds the tool. An error names what was tried and what to do.
-    pub fn find(&self) -> Result<Tool, String> {
-        let Self { name, variable } = self;
+    pub fn find(&self) -> Result<Tool, ToolError> {
+        let Self { name, variable } = *self;
         if let Some(path) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
-            return Tool::at(PathBuf::from(&path)).map_err(|reason| {
-                format!(
-                    "{variable} names {}, which is not a working {name}: {reason}",
-                    path.to_string_lossy()
-                )
+            return Tool::at(PathBuf::from(&path)).map_err(|reason| ToolError::NotWorking {
+                name,
+                variable,
+                path: path.to_string_lossy().into_owned(),
+                reason,
             });
         }
         self.candidates()
             .find_map(|path| Tool::at(path).ok())
-            .ok_or_else(|| {
-                format!(
-                    "{name} was not found; install it with CUDA, put it on PATH, or name it in \
-                     {variable}"
-                )
-            })
+            .ok_or(ToolError::Missing { name, variable })
     }
 
     fn candidates(&self) -> impl Iterator<Item = PathBuf> {
@@ -92,26 +116,31 @@ impl ToolLocation {
 }
 
 /// Returns what a program prints for `--version`.
-fn version_text(program: &Path) -> Result<String, String> {
+fn version_text(program: &Path) -> Result<String, VersionError> {
     let output = Command::new(program)
         .arg("--version")
         .output()
-        .map_err(|error| format!("{} cannot be started ({error})", program.display()))?;
+        .map_err(|reason| VersionError::NotStarted {
+            program: program.display().to_string(),
+            reason,
+        })?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Returns the first line that a program prints for `--version`.
-pub fn first_line(program: &str) -> Result<String, String> {
+pub fn first_line(program: &str) -> Result<String, VersionError> {
     let text = version_text(Path::new(program))?;
     match text.lines().next() {
         Some(line) => Ok(line.to_string()),
-        None => Err(format!("{program} --version prints nothing")),
+        None => Err(VersionError::NoOutput {
+            program: program.to_string(),
+        }),
     }
 }
 
 /// Returns the word that `--version` prints after "Version", or of CUDA's compilers after ", V".
-fn version(path: &Path) -> Result<String, String> {
-    version_in(&version_text(path)?).ok_or_else(|| "it prints no version".to_string())
+fn version(path: &Path) -> Result<String, VersionError> {
+    version_in(&version_text(path)?).ok_or(VersionError::NoVersion)
 }
 
 /// Reads `2025.3.1.0` as numbers, up to a part that is none.
@@ -153,7 +182,7 @@ mod tests {
     #[test]
     fn a_tool_that_is_not_there_is_answered_with_what_to_do() {
         let nowhere = ToolLocation::new("no-such-tool", "NO_SUCH_TOOL");
-        let reason = nowhere.find().unwrap_err();
+        let reason = nowhere.find().unwrap_err().to_string();
         assert!(
             reason.contains("no-such-tool was not found") && reason.contains("NO_SUCH_TOOL"),
             "{reason}"

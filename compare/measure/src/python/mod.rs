@@ -13,7 +13,7 @@ use common::device::cuda::CudaDevice;
 use common::timing::Plan;
 use results::judge::list::joined;
 use results::workspace;
-use session::{Hello, Python};
+use session::{Hello, Python, SessionError};
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of
 /// launches.
@@ -48,9 +48,9 @@ pub fn program(named: Option<&str>) -> String {
 }
 
 /// Names the peers that a Python can call, or why there are none.
-pub fn callable_peers(name: Option<&str>) -> Result<String, String> {
+pub fn callable_peers(name: Option<&str>) -> Result<String, SessionError> {
     let mut python = Python::new(program(name), None);
-    let hello = python.start().map_err(|error| error.to_string())?;
+    let hello = python.start()?;
     let torch = match hello.software.get("torch") {
         Some(version) => version,
         None => "?",
