@@ -293,41 +293,72 @@ mod tests {
         request.chosen.pick(&ladder()).unwrap_err().to_string()
     }
 
+    /// The real stages on any device, and on one of sm_89.
+    struct LimitedLadder {
+        whole: Vec<StageMeta>,
+        limited: Vec<StageMeta>,
+    }
+
+    impl LimitedLadder {
+        fn new() -> Self {
+            let mut ladder = Ladder::without_gpu("as if there were none").unwrap();
+            let whole = ladder.builds().unwrap();
+            ladder.limit("sm_89".parse().ok()).unwrap();
+            let limited = ladder.builds().unwrap();
+            Self { whole, limited }
+        }
+    }
+
+    /// Returns whether a stage has no variant that the device runs: it is one for Hopper.
+    fn is_for_hopper(limited: &StageMeta) -> bool {
+        limited.variants.is_empty()
+    }
+
+    /// Returns whether a variant needs no more shared memory than a device of sm_89 has.
+    fn fits(variant: &VariantMeta) -> bool {
+        let mut kernels = variant.kernels.iter();
+        kernels.all(|kernel| kernel.facts.dynamic_shared_bytes <= 99 << 10)
+    }
+
+    #[test]
+    fn a_ladder_without_limits_refuses_nothing() {
+        for stage in LimitedLadder::new().whole {
+            assert!(stage.refused.is_empty(), "{}", stage.id);
+        }
+    }
+
     #[test]
     fn a_limited_ladder_is_without_what_the_device_refuses_and_says_so() {
-        let mut ladder = Ladder::without_gpu("as if there were none").unwrap();
-        let whole = ladder.builds().unwrap();
-        assert!(whole.iter().all(|stage| stage.refused.is_empty()));
-        ladder.limit("sm_89".parse().ok()).unwrap();
-        let limited = ladder.builds().unwrap();
-        let fits = |variant: &&VariantMeta| {
-            let mut kernels = variant.kernels.iter();
-            kernels.all(|kernel| kernel.facts.dynamic_shared_bytes <= 99 << 10)
-        };
-        let mut first_refused = None;
-        for (unlimited, stage) in whole.iter().zip(&limited) {
-            let is_of_hopper = stage.variants.is_empty();
-            assert!(stage.variants.iter().all(|of| fits(&of)), "{}", stage.id);
-            let unfit = unlimited
-                .variants
-                .iter()
-                .filter(|of| is_of_hopper || !fits(of));
-            let names = stage.refused.iter().map(|(variant, _)| variant);
-            assert!(names.eq(unfit.map(|of| &of.name)), "{:?}", stage.refused);
-            let reason = if is_of_hopper {
+        let ladder = LimitedLadder::new();
+        for (whole, stage) in ladder.whole.iter().zip(&ladder.limited) {
+            assert!(stage.variants.iter().all(fits), "{}", stage.id);
+            let mut expected = Vec::new();
+            for variant in &whole.variants {
+                if is_for_hopper(stage) || !fits(variant) {
+                    expected.push(&variant.name);
+                }
+            }
+            let refused: Vec<&String> = stage.refused.iter().map(|(name, _)| name).collect();
+            assert_eq!(refused, expected, "{}", stage.id);
+            let reason = if is_for_hopper(stage) {
                 " d64 needs sm_90a, "
             } else {
                 " shared memory"
             };
-            let mut refused = stage.refused.iter();
-            assert!(
-                refused.all(|(_, why)| why.contains(reason)),
-                "{:?}",
-                stage.refused
-            );
-            first_refused = first_refused.or(stage.refused.first());
-            // What the evidence claims compare is there on both sides.
-            for claim in stage.claims.iter().filter(|_| !is_of_hopper) {
+            for (variant, why) in &stage.refused {
+                assert!(why.contains(reason), "{variant}: {why}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limited_ladder_has_both_sides_of_what_evidence_claims_compare() {
+        let limited = LimitedLadder::new().limited;
+        for stage in &limited {
+            if is_for_hopper(stage) {
+                continue;
+            }
+            for claim in &stage.claims {
                 assert!(stage.default_of(&claim.family).is_some(), "{claim}");
                 if let Some(base) = claim.relation.base() {
                     let base_stage = by_id(&limited, base.stage).expect("it is a stage");
@@ -335,17 +366,17 @@ mod tests {
                 }
             }
         }
-        let (gone, _) = first_refused.expect("some do not fit");
-        let chosen = Chosen {
-            variants: vec![gone.clone()],
-            ..Chosen::default()
-        };
-        let error = chosen
-            .pick(&limited)
-            .expect_err("it is refused")
-            .to_string();
-        let says = format!("the device cannot run {gone}: f16 d64 needs ");
-        assert!(error.starts_with(&says), "{error}");
+    }
+
+    #[test]
+    fn a_variant_that_the_device_cannot_run_is_answered_with_the_reason() {
+        let limited = LimitedLadder::new().limited;
+        let first = limited.iter().find_map(|stage| stage.refused.first());
+        let (refused, _) = first.expect("some do not fit");
+        let chosen = request().variants([refused.as_str()]).chosen;
+        let error = chosen.pick(&limited).unwrap_err().to_string();
+        let start = format!("the device cannot run {refused}: f16 d64 needs ");
+        assert!(error.starts_with(&start), "{error}");
     }
 
     const ALL: &str = "stage0-scalar/scalar-32x64, stage0-scalar/wmma-qk-32x64, \

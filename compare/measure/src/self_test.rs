@@ -154,10 +154,11 @@ fn key(mut program: impl Read, device: Option<DeviceLimits>) -> io::Result<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use results::judge::state::{Tally, tally};
+    use results::judge::state::tally;
     use results::testing::emulated;
     use results::testing::scenario::row;
 
+    /// Returns what is kept of a program, on a device that may be limited.
     fn kept(folder: &Path, program: &str, device: Option<&str>) -> Kept {
         let limits = device.map(|name| name.parse().unwrap());
         Kept {
@@ -170,37 +171,75 @@ mod tests {
     const KILLED: &str =
         "self-test | : stale tile | self-test | S1 pass | cases 8 | cases_failed 8";
 
-    #[test]
-    fn what_was_found_is_known_to_the_same_program_on_the_same_device_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let rows = vec![row(KILLED)];
-        let first = kept(folder.path(), "one build", None);
-        assert_eq!(first.rows("stage0"), None);
-        first.keep("stage0", &rows);
-        assert_eq!(first.rows("stage0"), Some(rows.clone()));
-        assert_eq!(first.rows("stage1"), None);
-        for (program, device) in [
-            ("another build", None),
-            ("one build, one byte more", None),
-            ("one build", Some("sm_89")),
-        ] {
-            let other = kept(folder.path(), program, device);
-            assert_eq!(other.rows("stage0"), None, "{program} {device:?}");
+    /// A folder in which one build has kept the rows of stage 0.
+    struct Folder {
+        folder: tempfile::TempDir,
+        first: Kept,
+        rows: Vec<Row>,
+    }
+
+    impl Folder {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let first = kept(folder.path(), "one build", None);
+            assert_eq!(first.rows("stage0"), None);
+            let rows = vec![row(KILLED)];
+            first.keep("stage0", &rows);
+            Self {
+                folder,
+                first,
+                rows,
+            }
         }
-        let afresh = Kept {
-            is_afresh: true,
-            ..kept(folder.path(), "one build", None)
-        };
-        assert_eq!(afresh.rows("stage0"), None);
-        // What another build finds takes the place of what this one found.
-        let other = kept(folder.path(), "another build", None);
-        other.keep("stage0", &rows);
-        assert_eq!(first.rows("stage0"), None);
-        assert_eq!(entries(folder.path()).unwrap().len(), 1);
+
+        fn kept(&self, program: &str, device: Option<&str>) -> Kept {
+            kept(self.folder.path(), program, device)
+        }
     }
 
     #[test]
-    fn failures_and_files_that_were_cut_off_or_edited_are_not_known() {
+    fn the_rows_of_a_part_are_known_to_the_same_program() {
+        let folder = Folder::new();
+        assert_eq!(folder.first.rows("stage0"), Some(folder.rows));
+        assert_eq!(folder.first.rows("stage1"), None);
+    }
+
+    #[test]
+    fn rows_are_not_known_to_another_program() {
+        let folder = Folder::new();
+        assert_eq!(folder.kept("another build", None).rows("stage0"), None);
+        let longer = folder.kept("one build, one byte more", None);
+        assert_eq!(longer.rows("stage0"), None);
+    }
+
+    #[test]
+    fn rows_are_not_known_on_another_device() {
+        let folder = Folder::new();
+        let limited = folder.kept("one build", Some("sm_89"));
+        assert_eq!(limited.rows("stage0"), None);
+    }
+
+    #[test]
+    fn rows_are_not_known_where_every_part_is_run_again() {
+        let folder = Folder::new();
+        let afresh = Kept {
+            is_afresh: true,
+            ..folder.kept("one build", None)
+        };
+        assert_eq!(afresh.rows("stage0"), None);
+    }
+
+    #[test]
+    fn the_rows_of_another_build_take_the_place_of_those_before() {
+        let folder = Folder::new();
+        let other = folder.kept("another build", None);
+        other.keep("stage0", &folder.rows);
+        assert_eq!(folder.first.rows("stage0"), None);
+        assert_eq!(entries(folder.folder.path()).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn rows_that_do_not_pass_are_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let kept = kept(folder.path(), "a build", None);
         for verdict in [
@@ -212,25 +251,32 @@ mod tests {
             assert_eq!(kept.rows("gates"), None, "{verdict}");
         }
         assert_eq!(entries(folder.path()).unwrap(), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn files_that_were_cut_off_or_edited_are_not_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = kept(folder.path(), "a build", None);
         kept.keep("gates", &[row(KILLED)]);
         let path = kept.path("gates");
         let whole = fs::read_to_string(&path).unwrap();
-        for text in [
-            &whole[..whole.len() - 1],
-            "[]",
-            "",
-            &*whole.replace("pass", "fail"),
-        ] {
-            fs::write(&path, text).unwrap();
+        let cut_off = whole[..whole.len() - 1].to_string();
+        let edited = whole.replace("pass", "fail");
+        for text in [cut_off, "[]".into(), String::new(), edited] {
+            fs::write(&path, &text).unwrap();
             assert_eq!(kept.rows("gates"), None, "{text}");
         }
     }
 
-    struct Told(Vec<String>);
+    /// A sink that keeps the steps.
+    #[derive(Default)]
+    struct Log {
+        steps: Vec<String>,
+    }
 
-    impl Sink for Told {
+    impl Sink for Log {
         fn on_start(&mut self, _: &'static str, label: &str, done: usize, total: usize) {
-            self.0.push(format!("{done} of {total}: {label}"));
+            self.steps.push(format!("{done} of {total}: {label}"));
         }
 
         fn on_rows_added(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
@@ -238,31 +284,51 @@ mod tests {
         }
     }
 
+    /// The self-test of one stage.
+    struct Tested {
+        run: Run,
+        kept_parts: usize,
+        steps: Vec<String>,
+    }
+
+    impl Tested {
+        fn new(stage: &LoadedStage, folder: &Path, is_afresh: bool) -> Self {
+            let mut run = emulated().without(|_| true);
+            let mut log = Log::default();
+            let self_test = SelfTest {
+                stages: vec![stage],
+                kept: Some(Kept::new(folder, None, is_afresh).unwrap()),
+            };
+            let kept_parts = self_test.run(&mut run, &mut log).unwrap();
+            Self {
+                run,
+                kept_parts,
+                steps: log.steps,
+            }
+        }
+    }
+
     #[test]
     fn a_second_run_of_a_program_has_the_rows_of_the_first_and_tests_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let stages = stages::load().unwrap();
-        let run = |is_afresh| {
-            let (mut run, mut told) = (emulated().without(|_| true), Told(vec![]));
-            let tested = SelfTest {
-                stages: vec![&stages[2]],
-                kept: Some(Kept::new(folder.path(), None, is_afresh).unwrap()),
-            };
-            let view = tested.run(&mut run, &mut told).unwrap();
-            (run, view, told.0)
-        };
-        let (first, view, told) = run(false);
-        let steps = ["0 of 2: planted faults", "1 of 2: stage2-simd-pv"];
-        assert_eq!((view, &*told), (0, &steps.map(String::from)[..]));
-        let Tally {
-            faults,
-            faults_killed,
-            sites,
-            ..
-        } = tally(first.table.self_tests());
-        assert_eq!((faults, faults_killed), (33, 33));
-        assert!(sites > 0);
-        assert_eq!(run(false), (first.clone(), 2, vec![]));
-        assert_eq!(run(true), (first, 0, told));
+        let first = Tested::new(&stages[2], folder.path(), false);
+        assert_eq!(first.kept_parts, 0);
+        assert_eq!(
+            first.steps,
+            ["0 of 2: planted faults", "1 of 2: stage2-simd-pv"]
+        );
+        let tally = tally(first.run.table.self_tests());
+        assert_eq!(tally.faults, 33);
+        assert_eq!(tally.faults_killed, 33);
+        assert!(tally.sites > 0);
+        let second = Tested::new(&stages[2], folder.path(), false);
+        assert_eq!(second.run, first.run);
+        assert_eq!(second.kept_parts, 2);
+        assert_eq!(second.steps, [""; 0]);
+        let afresh = Tested::new(&stages[2], folder.path(), true);
+        assert_eq!(afresh.run, first.run);
+        assert_eq!(afresh.kept_parts, 0);
+        assert_eq!(afresh.steps, first.steps);
     }
 }
