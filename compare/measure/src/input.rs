@@ -213,12 +213,12 @@ mod tests {
     }
 
     fn file(tensors: &BTreeMap<&'static str, Tensor>) -> Vec<u8> {
-        let views = tensors.iter().map(|(name, tensor)| {
-            (
-                *name,
-                TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).unwrap(),
-            )
-        });
+        let mut views = BTreeMap::new();
+        for (name, tensor) in tensors {
+            let shape = tensor.shape.clone();
+            let view = TensorView::new(tensor.dtype, shape, &tensor.bytes).unwrap();
+            views.insert(*name, view);
+        }
         serialize(views, None).unwrap()
     }
 
@@ -246,95 +246,147 @@ mod tests {
             seq_kv: 5,
             head_dim: 64,
         };
-        assert_eq!(
-            (input.problem.shape, input.problem.dtype),
-            (shape, Dtype::F16)
-        );
+        assert_eq!(input.problem.shape, shape);
+        assert_eq!(input.problem.dtype, Dtype::F16);
         assert_eq!(input.out.unwrap().len(), 4 * 3 * 64);
     }
 
-    #[test]
-    fn e4m3_needs_its_scales() {
-        let bytes = |shape: [usize; 4]| Tensor {
+    fn bytes(shape: [usize; 4]) -> Tensor {
+        Tensor {
             dtype: StoredDtype::F8_E4M3,
             shape: shape.to_vec(),
             bytes: vec![0x38; shape.iter().product()],
-        };
-        let scale = |heads: usize| Tensor {
+        }
+    }
+
+    fn scale(heads: usize) -> Tensor {
+        Tensor {
             dtype: StoredDtype::F32,
             shape: vec![1, heads],
             bytes: 0.5f32.to_le_bytes().repeat(heads),
-        };
-        let mut tensors = BTreeMap::from([
+        }
+    }
+
+    /// Returns tensors in E4M3, with their scales.
+    fn good_e4m3() -> BTreeMap<&'static str, Tensor> {
+        BTreeMap::from([
             ("q", bytes([1, 4, 3, 64])),
             ("k", bytes([1, 2, 5, 64])),
             ("v", bytes([1, 2, 5, 64])),
             ("q_scale", scale(4)),
             ("k_scale", scale(2)),
             ("v_scale", scale(2)),
-        ]);
-        assert_eq!(read(&file(&tensors)).unwrap().problem.dtype, Dtype::E4m3);
+        ])
+    }
+
+    #[test]
+    fn e4m3_is_read_with_its_scales() {
+        let input = read(&file(&good_e4m3())).unwrap();
+        assert_eq!(input.problem.dtype, Dtype::E4m3);
+    }
+
+    #[test]
+    fn scales_of_another_shape_are_refused() {
+        let mut tensors = good_e4m3();
         tensors.insert("k_scale", scale(4));
-        assert!(refusal(&file(&tensors)).contains("'k_scale' has shape [1, 4]; expected [1, 2]"));
+        let reason = "'k_scale' has shape [1, 4]; expected [1, 2]";
+        assert!(refusal(&file(&tensors)).contains(reason));
+    }
+
+    #[test]
+    fn e4m3_without_a_scale_is_refused() {
+        let mut tensors = good_e4m3();
         tensors.remove("k_scale");
         assert!(refusal(&file(&tensors)).contains("no tensor 'k_scale'"));
     }
 
+    /// Asserts that a file with this tensor in place of a good one is refused for the reason.
+    fn assert_refused(name: &'static str, tensor: Tensor, reason: &str) {
+        let mut tensors = good();
+        tensors.insert(name, tensor);
+        let refusal = refusal(&file(&tensors));
+        assert!(refusal.contains(reason), "{reason}: {refusal}");
+    }
+
     #[test]
-    fn bad_files_say_what_was_expected() {
-        let kv = [1, 2, 5, 64];
+    fn a_file_without_v_is_refused() {
+        let mut tensors = good();
+        tensors.remove("v");
+        let refusal = refusal(&file(&tensors));
+        let reason = "no tensor 'v'; expected q, k and v";
+        assert!(refusal.contains(reason), "{refusal}");
+    }
+
+    #[test]
+    fn keys_of_another_head_dim_are_refused() {
+        let wide = halves(&[1, 2, 5, 128], 0);
+        assert_refused("k", wide, "'k' has shape [1, 2, 5, 128]");
+    }
+
+    #[test]
+    fn values_of_another_length_than_keys_are_refused() {
+        let long = halves(&[1, 2, 6, 64], 0);
+        let reason = "'v' has shape [1, 2, 6, 64]; expected [1, 2, 5, 64]";
+        assert_refused("v", long, reason);
+    }
+
+    #[test]
+    fn a_tensor_of_three_extents_is_refused() {
+        assert_refused("q", halves(&[4, 3, 64], 0), "four extents");
+    }
+
+    #[test]
+    fn an_output_of_another_shape_than_q_is_refused() {
+        let wide = halves(&[1, 4, 3, 65], 0);
+        assert_refused("out", wide, "'out' has shape");
+    }
+
+    #[test]
+    fn integers_are_refused() {
         let integers = Tensor {
             dtype: StoredDtype::I16,
             ..halves(&[1, 4, 3, 64], 0)
         };
-        for (name, tensor, says) in [
-            ("v", None, "no tensor 'v'; expected q, k and v"),
-            (
-                "k",
-                Some(halves(&[1, 2, 5, 128], 0)),
-                "'k' has shape [1, 2, 5, 128]",
-            ),
-            (
-                "v",
-                Some(halves(&[1, 2, 6, 64], 0)),
-                "'v' has shape [1, 2, 6, 64]; expected [1, 2, 5, 64]",
-            ),
-            ("q", Some(halves(&[4, 3, 64], 0)), "four extents"),
-            ("out", Some(halves(&[1, 4, 3, 65], 0)), "'out' has shape"),
-            (
-                "q",
-                Some(integers),
-                "'q' is I16; expected F16, BF16 or F8_E4M3",
-            ),
-            ("k", Some(halves(&kv, NAN)), "k[0, 0, 0, 0] is NaN"),
-            (
-                "out",
-                Some(halves(&[1, 4, 3, 64], NAN)),
-                "out[0, 0, 0, 0] is NaN",
-            ),
-            ("q", Some(halves(&[1, 3, 3, 64], 0)), "does not divide"),
-        ] {
-            let mut tensors = good();
-            tensors.remove(name);
-            if let Some(changed) = tensor {
-                tensors.insert(name, changed);
-            }
-            let refusal = refusal(&file(&tensors));
-            assert!(refusal.contains(says), "{says}: {refusal}");
-        }
+        let reason = "'q' is I16; expected F16, BF16 or F8_E4M3";
+        assert_refused("q", integers, reason);
+    }
+
+    #[test]
+    fn inputs_that_are_not_numbers_are_refused() {
+        let nan = halves(&[1, 2, 5, 64], NAN);
+        assert_refused("k", nan, "k[0, 0, 0, 0] is NaN");
+    }
+
+    #[test]
+    fn an_output_that_is_not_a_number_is_refused() {
+        let nan = halves(&[1, 4, 3, 64], NAN);
+        assert_refused("out", nan, "out[0, 0, 0, 0] is NaN");
+    }
+
+    #[test]
+    fn heads_that_cannot_be_grouped_are_refused() {
+        assert_refused("q", halves(&[1, 3, 3, 64], 0), "does not divide");
+    }
+
+    #[test]
+    fn a_head_dim_that_no_stage_takes_is_refused() {
         let odd = ["q", "k", "v"].map(|name| (name, halves(&[1, 2, 3, 96], 0)));
         assert!(refusal(&file(&odd.into())).contains("head_dim = 96 is not supported"));
     }
 
     #[test]
-    fn a_file_that_is_truncated_or_has_two_tensors_of_a_name_is_refused() {
+    fn a_file_with_two_tensors_of_a_name_is_refused() {
         let mut tensors = good();
         tensors.insert("w", halves(&[1, 2, 5, 64], 0x3400));
         let mut twice = file(&tensors);
         assert!(read(&twice).is_ok());
-        let at = twice.windows(3).position(|word| word == b"\"w\"");
-        twice[at.unwrap() + 1] = b'v';
+        let quoted = twice.windows(3).position(|word| word == b"\"w\"");
+        twice[quoted.unwrap() + 1] = b'v';
         assert!(refusal(&twice).contains("not a whole safetensors file"));
+    }
+
+    #[test]
+    fn a_file_that_is_truncated_is_refused() {
         let whole = file(&good());
         for len in [0, 7, 40, whole.len() - 1] {
             let error = refusal(&whole[..len]);
@@ -343,6 +395,10 @@ mod tests {
                 "{len}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn a_file_that_is_absent_is_named() {
         let absent = FileInput::read(Path::new("no/such/file")).unwrap_err();
         assert!(format!("{absent:#}").starts_with("no/such/file: cannot read it: "));
     }

@@ -53,14 +53,16 @@ struct Instruction<'a> {
 type Functions<'a> = BTreeMap<(&'a str, &'a str), Vec<Instruction<'a>>>;
 
 fn functions(listing: &str) -> Functions<'_> {
-    let (mut functions, mut arch, mut symbol) = (Functions::new(), "", "");
+    let mut functions = Functions::new();
+    let mut arch = "";
+    let mut symbol = "";
     for line in listing.lines().map(str::trim) {
         if let Some(next) = line.strip_prefix("code for ") {
             arch = next.trim();
         } else if let Some(next) = line.strip_prefix("Function : ") {
             symbol = next;
         } else if let Some(instruction) = instruction(line) {
-            let code: &mut Vec<_> = functions.entry((arch, symbol)).or_default();
+            let code = functions.entry((arch, symbol)).or_default();
             code.push(instruction);
         }
     }
@@ -90,9 +92,11 @@ impl<'a> Instruction<'a> {
     }
 
     fn target(&self) -> Option<u64> {
+        if self.class() != "BRA" {
+            return None;
+        }
         let last = self.text.split_whitespace().last()?;
-        let digits = last.strip_prefix("0x").filter(|_| self.class() == "BRA")?;
-        u64::from_str_radix(digits, 16).ok()
+        u64::from_str_radix(last.strip_prefix("0x")?, 16).ok()
     }
 
     /// Returns the multiply-adds of one warp on tensor cores: 2048 for m16n8k16; a quarter of a
@@ -165,11 +169,13 @@ fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
 /// Returns whether a branch closes a loop: it goes backward, but not to itself (padding), nor from
 /// a wait that was moved out of line, behind an EXIT.
 fn is_loop(code: &[Instruction<'_>], target: u64, branch: u64) -> bool {
-    let has_exit = code
+    if target >= branch {
+        return false;
+    }
+    let mut body = code
         .iter()
-        .filter(|instruction| (target..branch).contains(&instruction.address))
-        .any(|instruction| instruction.text == "EXIT");
-    target < branch && !has_exit
+        .filter(|instruction| (target..branch).contains(&instruction.address));
+    body.all(|instruction| instruction.text != "EXIT")
 }
 
 /// Counts the instructions of these classes.
@@ -304,15 +310,13 @@ mod tests {
     #[test]
     fn fp8_products_have_twice_the_depth() {
         let figures = figures_of("sm_90a", "codes");
-        let expected = [
+        for expected in [
             (Metric::LoopMacs, 65536.0),
             (Metric::LoopQgmma, 1.0),
             (Metric::LoopTma, 1.0),
-        ];
-        assert!(
-            expected.iter().all(|figure| figures.contains(figure)),
-            "{figures:?}"
-        );
+        ] {
+            assert!(figures.contains(&expected), "{figures:?}");
+        }
     }
 
     #[test]
@@ -335,9 +339,7 @@ mod tests {
             .into_iter()
             .find(|row| row.source() == Source::Ptxas)
             .unwrap();
-        assert_eq!(
-            (row.value(Metric::LoopHgmma), row.value(Metric::LoopHmma)),
-            (Some(1.0), Some(0.0))
-        );
+        assert_eq!(row.value(Metric::LoopHgmma), Some(1.0));
+        assert_eq!(row.value(Metric::LoopHmma), Some(0.0));
     }
 }

@@ -137,14 +137,16 @@ fn passes(rows: &[Row]) -> bool {
 /// The number of bytes of the program that are hashed at a time.
 const PIECE: usize = 1 << 20;
 
+/// Returns the hash of a program and the device that it is limited to.
 fn key(mut program: impl Read, device: Option<DeviceLimits>) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE];
     loop {
-        match program.read(&mut piece)? {
-            0 => break,
-            read => hash.update(&piece[..read]),
+        let read = program.read(&mut piece)?;
+        if read == 0 {
+            break;
         }
+        hash.update(&piece[..read]);
     }
     hash.update(format!("{device:?}"));
     let digest = hash.finalize();

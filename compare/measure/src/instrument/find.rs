@@ -151,15 +151,17 @@ pub fn numbers(version: &str) -> Vec<u32> {
         .collect()
 }
 
+/// Returns the word after "Version", else after ", V", if it is a version.
 fn version_in(text: &str) -> Option<String> {
-    let word = text
-        .split("Version")
-        .nth(1)
-        .or_else(|| text.split(", V").nth(1))?
-        .split_whitespace()
-        .next()?;
-    word.starts_with(|c: char| c.is_ascii_digit())
-        .then(|| word.to_string())
+    let rest = match text.split_once("Version") {
+        Some((_, rest)) => rest,
+        None => text.split_once(", V")?.1,
+    };
+    let word = rest.split_whitespace().next()?;
+    if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    Some(word.to_string())
 }
 
 #[cfg(test)]

@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn two_scratch_folders_of_one_label_and_process_number_never_meet() {
         let shared = tempfile::tempdir().unwrap();
-        let [ours, theirs] =
-            ["candidate"; 2].map(|label| Scratch::below(shared.path(), label).unwrap());
+        let ours = Scratch::below(shared.path(), "candidate").unwrap();
+        let theirs = Scratch::below(shared.path(), "candidate").unwrap();
         ours.write("out", b"ours").unwrap();
         theirs.write("out", b"theirs").unwrap();
         assert_eq!(std::fs::read(ours.path("out")).unwrap(), b"ours");
@@ -194,9 +194,10 @@ mod tests {
     fn a_folder_that_was_left_there_is_not_taken() {
         let shared = tempfile::tempdir().unwrap();
         let number = std::process::id();
-        for left in ["compare-peers".into(), format!("compare-peers-{number}")] {
-            std::fs::create_dir(shared.path().join(&left)).unwrap();
-            std::fs::write(shared.path().join(left).join("out"), "stale").unwrap();
+        for name in ["compare-peers".into(), format!("compare-peers-{number}")] {
+            let left = shared.path().join(name);
+            std::fs::create_dir(&left).unwrap();
+            std::fs::write(left.join("out"), "stale").unwrap();
         }
         let scratch = Scratch::below(shared.path(), "peers").unwrap();
         assert!(!scratch.path("out").exists());
