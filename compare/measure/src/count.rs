@@ -18,9 +18,8 @@ impl Executor<'_> {
         let mut staged_inputs = HashMap::new();
         for (done, (subject, dtype)) in planned.iter().enumerate() {
             sink.on_start("counting", subject.as_str(), done, planned.len());
-            let staged = staged_inputs
-                .entry(*dtype)
-                .or_insert_with(|| staged_claims_problem(*dtype));
+            let inputs = staged_inputs.entry(*dtype);
+            let staged = inputs.or_insert_with(|| staged_claims_problem(*dtype));
             let stage = self.stage(subject.stage());
             let counted = match stage.prepare(subject.name(), &staged.problem) {
                 Ok(prepared) => count(&prepared, staged),

@@ -2,6 +2,7 @@
 
 use results::judge::verdict::Exit;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,18 +23,16 @@ pub fn is_interrupted() -> bool {
 /// first call.
 pub fn interrupted() -> io::Result<Arc<AtomicBool>> {
     let mut registered = FLAG.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(flag) = &*registered {
-        return Ok(Arc::clone(flag));
+    if let Some(known) = &*registered {
+        return Ok(Arc::clone(known));
     }
-    let flag = Arc::new(AtomicBool::new(false));
+    let is_set = Arc::new(AtomicBool::new(false));
+    let exit_code = Exit::Interrupted.code().into();
     for signal in [SIGINT, SIGTERM] {
         // In this order: at the first signal the flag is not set yet.
-        signal_hook::flag::register_conditional_shutdown(
-            signal,
-            Exit::Interrupted.code().into(),
-            Arc::clone(&flag),
-        )?;
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        flag::register_conditional_shutdown(signal, exit_code, Arc::clone(&is_set))?;
+        flag::register(signal, Arc::clone(&is_set))?;
     }
-    Ok(Arc::clone(registered.insert(flag)))
+    *registered = Some(Arc::clone(&is_set));
+    Ok(is_set)
 }

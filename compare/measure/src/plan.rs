@@ -653,19 +653,23 @@ impl<'a> Cases<'a> {
     /// Adds the tensors of a file, which does not name the mask that its `out` was computed with;
     /// full is the usual one.
     fn file(&mut self, file: &GivenTensors) {
-        for &mask in or_all(&self.request.cases.problems.masks, &[Mask::Full]) {
+        let masks = &self.request.cases.problems.masks;
+        for &mask in or_all(masks, &[Mask::Full]) {
             let problem = problem(file.shape, file.dtype, mask);
-            let name = file.name.clone();
-            self.add(problem, Source::File { name }, self.mode_for(&problem));
+            let source = Source::File {
+                name: file.name.clone(),
+            };
+            let mode = self.mode_for(&problem);
+            self.add(problem, source, mode);
         }
     }
 
     /// Returns the mode of a selected problem: it is traced unless that would take minutes.
     fn mode_for(&self, problem: &Problem) -> Mode {
-        let elements = |extents: [usize; 4]| extents.iter().product::<usize>();
-        let is_small = problem.scores() <= TRACED_SCORES
-            && elements(problem.shape.q_extents()) <= TRACED_ELEMENTS
-            && elements(problem.shape.kv_extents()) <= TRACED_ELEMENTS;
+        let query_elements: usize = problem.shape.q_extents().iter().product();
+        let key_elements: usize = problem.shape.kv_extents().iter().product();
+        let elements = query_elements.max(key_elements);
+        let is_small = problem.scores() <= TRACED_SCORES && elements <= TRACED_ELEMENTS;
         match self.backend {
             BackendKind::Emulated if is_small => Mode::Traced,
             _ => Mode::Plain,
@@ -713,8 +717,11 @@ impl<'a> Cases<'a> {
 /// Returns whether T2 has a shape with this element type and mask. Of BF16 the masks alternate from
 /// shape to shape.
 fn is_in_tier2(dtype: Dtype, mask: Mask, index: usize, name: &str) -> bool {
-    let alternates = (mask == Mask::Full) == index.is_multiple_of(2);
-    dtype != Dtype::Bf16 || BF16_TIMED.contains(&name) || alternates
+    if dtype != Dtype::Bf16 || BF16_TIMED.contains(&name) {
+        return true;
+    }
+    let is_even = index.is_multiple_of(2);
+    is_even == (mask == Mask::Full)
 }
 
 /// The tensors of a file, as a plan knows them.

@@ -111,7 +111,7 @@ impl Chosen {
         let stages = stages(&self.stages, all)?;
         self.check_device(&stages)?;
         for name in &self.variants {
-            if !stages.iter().any(|stage| stage.variant(name).is_some()) {
+            if !has_variant(&stages, name) {
                 return Err(missing_variant(name, &stages, all));
             }
         }
@@ -129,8 +129,7 @@ impl Chosen {
     /// Refuses a named variant that the device cannot run.
     fn check_device(&self, stages: &[&StageMeta]) -> Result<(), SelectError> {
         for (variant, why) in stages.iter().flat_map(|stage| &stage.refused) {
-            let is_lacking = !stages.iter().any(|stage| stage.variant(variant).is_some());
-            if is_lacking && self.takes_by_name(variant) {
+            if self.takes_by_name(variant) && !has_variant(stages, variant) {
                 let reason = format!("the device cannot run {variant}: {why}");
                 return Err(SelectError(reason));
             }
@@ -142,6 +141,10 @@ impl Chosen {
     pub fn takes_by_name(&self, variant: &str) -> bool {
         self.variants.iter().any(|name| name == variant)
     }
+}
+
+fn has_variant(stages: &[&StageMeta], name: &str) -> bool {
+    stages.iter().any(|stage| stage.variant(name).is_some())
 }
 
 /// Makes the error for a variant that no chosen stage has.
@@ -222,9 +225,11 @@ pub fn stages<'a>(
 
 /// Returns the stage that `word` names, by id or by number: `stage5-swizzle`, `5`.
 pub fn stage<'a>(word: &str, all: &'a [StageMeta]) -> Result<&'a StageMeta, SelectError> {
-    all.iter()
-        .find(|stage| is_stage(word, &stage.id))
-        .ok_or_else(|| unknown("stage", word, all.iter().map(|stage| stage.id.as_str())))
+    let named = all.iter().find(|stage| is_stage(word, &stage.id));
+    named.ok_or_else(|| {
+        let ids = all.iter().map(|stage| stage.id.as_str());
+        unknown("stage", word, ids)
+    })
 }
 
 fn is_stage(word: &str, id: &str) -> bool {

@@ -12,25 +12,29 @@ use std::collections::{BTreeMap, HashMap};
 /// broken. A variant has one once all cases `planned` for it have been run or one of them fails: an
 /// interrupted run leaves whole variants.
 pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
-    let mut planned_cases: HashMap<&Subject, usize> = HashMap::new();
+    let mut remaining: HashMap<&Subject, usize> = HashMap::new();
     for case in planned {
-        *planned_cases.entry(&case.subject).or_default() += 1;
+        *remaining.entry(&case.subject).or_default() += 1;
     }
     let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
-    for row in run.cases().chain(run.table.self_tests()) {
+    for case in run.cases() {
+        by_variant.entry(&case.subject).or_default().push(case);
+        if let Some(count) = remaining.get_mut(&case.subject) {
+            *count = count.saturating_sub(1);
+        }
+    }
+    for row in run.table.self_tests() {
         by_variant.entry(&row.subject).or_default().push(row);
     }
-    let kind = Kind::Checked(run.session.backend);
     let mut summaries = Vec::new();
     for subject in run.variants() {
         let Some(rows) = by_variant.get(&subject) else {
             continue;
         };
-        let cases = rows.iter().filter(|row| is_case(row)).count();
-        let is_whole = cases >= planned_cases.get(&subject).copied().unwrap_or(0);
-        let is_red = rows.iter().any(|row| row.failure().is_some());
-        if is_whole || is_red {
-            summaries.push(summary(subject, kind.clone(), rows));
+        let is_whole = remaining.get(&subject).is_none_or(|count| *count == 0);
+        if is_whole || rows.iter().any(|row| row.failure().is_some()) {
+            let kind = Kind::Checked(run.session.backend);
+            summaries.push(summary(subject, kind, rows));
         }
     }
     run.extend(summaries);

@@ -88,12 +88,16 @@ impl ToolLocation {
                 reason,
             });
         }
-        self.candidates()
-            .find_map(|path| Tool::at(path).ok())
-            .ok_or(ToolError::Missing { name, variable })
+        for path in self.candidates() {
+            if let Ok(tool) = Tool::at(path) {
+                return Ok(tool);
+            }
+        }
+        Err(ToolError::Missing { name, variable })
     }
 
-    fn candidates(&self) -> impl Iterator<Item = PathBuf> {
+    /// Returns the files that may be the tool, the preferred first.
+    fn candidates(&self) -> Vec<PathBuf> {
         let mut folders = Vec::new();
         if let Some(root) = workspace::find() {
             let installed = root.join(".cuda/nvidia/cu13");
@@ -108,10 +112,14 @@ impl ToolLocation {
         let search_path = std::env::var_os("PATH").unwrap_or_default();
         folders.extend(std::env::split_paths(&search_path));
         folders.extend(DEFAULT_FOLDERS.map(PathBuf::from));
-        folders
-            .into_iter()
-            .map(|folder| folder.join(self.name))
-            .filter(|path| path.is_file())
+        let mut paths = Vec::new();
+        for folder in folders {
+            let path = folder.join(self.name);
+            if path.is_file() {
+                paths.push(path);
+            }
+        }
+        paths
     }
 }
 

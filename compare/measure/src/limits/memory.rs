@@ -133,14 +133,19 @@ impl System {
     /// Returns the control group of the process: `/batch/job`.
     fn group(&self, kind: &Hierarchy) -> Option<PathBuf> {
         let groups = self.read("proc/self/cgroup")?;
-        groups.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (fields.next()?, fields.next()?);
-            let is_ours = controllers
-                .split(',')
-                .any(|controller| controller == kind.controller);
-            is_ours.then(|| PathBuf::from(path))
-        })
+        for line in groups.lines() {
+            let Some((_, fields)) = line.split_once(':') else {
+                continue;
+            };
+            let Some((controllers, path)) = fields.split_once(':') else {
+                continue;
+            };
+            let mut names = controllers.split(',');
+            if names.any(|name| name == kind.controller) {
+                return Some(PathBuf::from(path));
+            }
+        }
+        None
     }
 
     /// Returns where the hierarchy is mounted; a container sees a part of it.
@@ -214,14 +219,18 @@ impl Mount {
     /// `31 23 0:26 /group /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory`.
     fn parse(line: &str, kind: &Hierarchy) -> Option<Self> {
         let (place, source) = line.split_once(" - ")?;
-        let mut fields = place.split(' ').skip(3);
-        let (group, folder) = (fields.next()?, fields.next()?);
         let mut source_fields = source.split(' ');
-        let filesystem = source_fields.next()?;
+        if source_fields.next()? != kind.filesystem {
+            return None;
+        }
         let mut options = source_fields.nth(1)?.split(',');
-        let is_ours = filesystem == kind.filesystem
-            && (kind.controller.is_empty() || options.any(|option| option == kind.controller));
-        is_ours.then(|| Self {
+        if !kind.controller.is_empty() && !options.any(|option| option == kind.controller) {
+            return None;
+        }
+        let mut fields = place.split(' ').skip(3);
+        let group = fields.next()?;
+        let folder = fields.next()?;
+        Some(Self {
             group: PathBuf::from(group),
             folder: PathBuf::from(folder.replace("\\040", " ")),
         })

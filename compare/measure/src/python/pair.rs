@@ -45,10 +45,10 @@ fn is_open(samples: &[Vec<f64>], ours: usize) -> bool {
     let fastest = their_arms
         .iter()
         .min_by(|a, b| p50(a, f64::NAN).total_cmp(&p50(b, f64::NAN)));
-    match fastest {
-        Some(base) => our_arms.iter().any(|arm| is_undecided(base, arm)),
-        None => false,
-    }
+    let Some(base) = fastest else {
+        return false;
+    };
+    our_arms.iter().any(|arm| is_undecided(base, arm))
 }
 
 fn is_undecided(base: &[f64], arm: &[f64]) -> bool {
@@ -129,14 +129,15 @@ pub fn wrong_clock(reported: &[f64]) -> Option<String> {
     let mut shares: Vec<f64> = reported.iter().map(|share| share.max(0.0)).collect();
     shares.sort_by(f64::total_cmp);
     let median = shares.get(shares.len() / 2).copied().unwrap_or(0.0);
-    (median < LEAST_REPORTED).then(|| {
-        format!(
-            "its process reports {:.0} % of the time that passes here, expected at least {:.0} %: \
-             its clock or its launches were tampered with, or other work on this host delays them",
-            100.0 * median,
-            100.0 * LEAST_REPORTED
-        )
-    })
+    if median >= LEAST_REPORTED {
+        return None;
+    }
+    Some(format!(
+        "its process reports {:.0} % of the time that passes here, expected at least {:.0} %: its \
+         clock or its launches were tampered with, or other work on this host delays them",
+        100.0 * median,
+        100.0 * LEAST_REPORTED
+    ))
 }
 
 /// An arm's samples, and the judgement of its outputs.
@@ -160,13 +161,16 @@ impl Sampled {
 
     /// Makes its row; `cache` is the state of the cache that the buffers amount to.
     pub fn row(&self, place: &ProblemPlace, cache: &str) -> Result<Row, SampleError> {
-        let timed = Row::new(&self.subject, Kind::PeerTime(place.clone()))
-            .timed(&Summary::new(self.us())?, &self.judged.gates);
-        let mut row = self
-            .in_regime(timed.conditions(cache))
-            .figure(Metric::MaxError, self.judged.max_abs);
+        let device_time = Summary::new(self.us())?;
+        let kind = Kind::PeerTime(place.clone());
+        let timed = Row::new(&self.subject, kind)
+            .timed(&device_time, &self.judged.gates)
+            .conditions(cache);
+        let mut row = self.in_regime(timed);
+        row = row.figure(Metric::MaxError, self.judged.max_abs);
         if let Some(host_us) = &self.host_us {
-            row = row.figure(Metric::HostP50, Summary::new(host_us)?.p50);
+            let host_time = Summary::new(host_us)?;
+            row = row.figure(Metric::HostP50, host_time.p50);
         }
         Ok(row)
     }
