@@ -167,9 +167,11 @@ impl<'a> Executor<'a> {
                 Some(inputs) if inputs.is_of(group[0]) => made.insert(inputs),
                 _ => made.insert(self.make(group[0])?),
             };
-            for batch in group.chunks(self.in_flight(group[0], &inputs.staged)) {
+            let batch_size = self.in_flight(group[0], &inputs.staged);
+            for batch in group.chunks(batch_size) {
                 let results = self.launch(batch, &inputs.staged, |index| {
-                    sink.on_start("case", &label(batch[index]), done + index, total);
+                    let case = label(batch[index]);
+                    sink.on_start("case", &case, done + index, total);
                 });
                 done += batch.len();
                 for launched in results.iter().flatten() {

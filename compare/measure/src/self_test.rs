@@ -33,7 +33,8 @@ impl SelfTest<'_> {
         let mut kept_parts = 0;
         let gates = self.part(GATES, &mut kept_parts, || {
             sink.on_start("self-test", "planted faults", 0, total);
-            Row::self_test(&faults::selftest(), &Suppressed::default())
+            let faults = faults::selftest();
+            Row::self_test(&faults, &Suppressed::default())
         });
         run.extend(gates);
         sink.on_rows_added(run)?;

@@ -15,7 +15,7 @@ use common::reference::{Probability, ReferenceError};
 use common::stage::LoadedStage;
 use common::timing::stats::Summary;
 use common::timing::sustained::{Stand, sustain};
-use common::timing::{Plan, Regime};
+use common::timing::{Plan, Regime, SpeedOfLight};
 use results::builds::loaded;
 use results::judge::View;
 use results::judge::best;
@@ -473,11 +473,32 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
         let speed_of_light = self
             .problem
             .speed_of_light(self.bench.device, self.bench.zero_us);
-        let mut judged_subjects = Vec::new();
-        let mut sampled_arms = Vec::new();
+        let mut arms = self.finish_arms(&speed_of_light)?;
+        if let Some(peer) = sustained_peer {
+            without_wrong_peer(&mut arms.sampled, peer);
+        }
+        let place = &self.item.place;
+        let cache = self.problem.pool.rotation().state.name();
+        for sampled in &arms.sampled {
+            self.rows.push(sampled.row(place, cache)?);
+        }
+        for theirs in arms.sampled.iter().filter(|arm| !arms.is_judged(arm)) {
+            for ours in arms.sampled.iter().filter(|arm| arms.is_judged(arm)) {
+                let row = pair(theirs, ours, place, cache, &speed_of_light)?;
+                self.rows.extend(row);
+            }
+        }
+        Ok(self.rows)
+    }
+
+    /// Judges all arms. One whose process fails is lost; a candidate must not be faster than is
+    /// possible.
+    fn finish_arms(&mut self, speed_of_light: &SpeedOfLight) -> anyhow::Result<FinishedArms> {
+        let mut finished = FinishedArms::default();
         for arm in std::mem::take(&mut self.arms) {
             let is_judged = self.is_judged(&arm);
-            let (subject, python) = (arm.subject.clone(), arm.python());
+            let subject = arm.subject.clone();
+            let python = arm.python();
             let mut sampled = match (self.finish_arm(arm), python) {
                 (Ok(sampled), _) => sampled,
                 // A missing reference is no fault of the process.
@@ -489,32 +510,15 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
             };
             if self.candidate.is_some() && is_judged {
                 let least_us = Summary::new(&sampled.device_us)?.min;
-                sampled
-                    .judged
-                    .gates
-                    .extend(speed_of_light.impossible(least_us));
+                let impossible = speed_of_light.impossible(least_us);
+                sampled.judged.gates.extend(impossible);
             }
             if is_judged {
-                judged_subjects.push(subject);
+                finished.judged.push(subject);
             }
-            sampled_arms.push(sampled);
+            finished.sampled.push(sampled);
         }
-        if let Some(peer) = sustained_peer {
-            without_wrong_peer(&mut sampled_arms, peer);
-        }
-        let place = &self.item.place;
-        let cache = self.problem.pool.rotation().state.name();
-        for sampled in &sampled_arms {
-            self.rows.push(sampled.row(place, cache)?);
-        }
-        let is_judged = |sampled: &&Sampled| judged_subjects.contains(&sampled.subject);
-        for theirs in sampled_arms.iter().filter(|sampled| !is_judged(sampled)) {
-            for ours in sampled_arms.iter().filter(is_judged) {
-                let row = pair(theirs, ours, place, cache, &speed_of_light)?;
-                self.rows.extend(row);
-            }
-        }
-        Ok(self.rows)
+        Ok(finished)
     }
 
     /// Judges what an arm computed in the graph that was timed, and asks for the host's time of a
@@ -563,6 +567,20 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
             host_us: Some(written.host_us),
             judged,
         })
+    }
+}
+
+/// The arms of a problem, with the judgements of their outputs.
+#[derive(Default)]
+struct FinishedArms {
+    sampled: Vec<Sampled>,
+    /// The arms that are judged against the others.
+    judged: Vec<Subject>,
+}
+
+impl FinishedArms {
+    fn is_judged(&self, arm: &Sampled) -> bool {
+        self.judged.contains(&arm.subject)
     }
 }
 
