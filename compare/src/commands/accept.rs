@@ -15,7 +15,7 @@ use pages::files::{self, Rendered};
 use results::judge::View;
 use results::judge::best::p50;
 use results::judge::diff;
-use results::judge::list::{Grouped, count, grouped, joined};
+use results::judge::list::{count, grouped, joined};
 use results::judge::missing::Missing;
 use results::judge::peers;
 use results::judge::state::{self, unsanitized};

@@ -66,10 +66,7 @@ fn kernels_of(comparison: &Comparison) -> Vec<KernelInAll<'_>> {
     {
         // What one table calls changed has changed, whatever stands still in another.
         if let Some(state) = states.into_iter().min() {
-            of_all.push(KernelInAll {
-                subject,
-                state,
-            });
+            of_all.push(KernelInAll { subject, state });
         }
     }
     of_all
