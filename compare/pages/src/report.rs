@@ -22,8 +22,8 @@ use results::table::session::Progress;
 use results::table::{Place, Relation, Row, Session};
 
 /// The most lines of each kind; a command shows the rest.
-const MAX_FAILURES: usize = 8;
-const MAX_CLAIMS: usize = 8;
+const MAX_FAILURES: usize = 6;
+const MAX_CLAIMS: usize = 6;
 const MAX_MISSING: usize = 5;
 
 /// The longest first sentence of why a claim is refuted; what is longer is for

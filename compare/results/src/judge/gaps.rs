@@ -6,6 +6,7 @@ use super::list::{count, distinct, joined};
 use super::missing::Missing;
 use crate::table::{Kind, ProblemPlace, Row};
 use common::metric::{self, Metric};
+use common::problem::Problem;
 use common::verdict::Verdict;
 
 /// Returns what closes each gap: of a run, the command that shows what its machine lacks; of a
@@ -168,11 +169,25 @@ pub fn command<'a>(
     numbers.sort_by_key(|number| (number.len(), *number));
     problems.sort_by_key(|problem| (problem.size(), *problem));
     let shapes = distinct(problems.iter().map(|problem| &*problem.shape));
-    Some(format!(
+    let mut line = format!(
         "{program} --stages {} --shapes {}",
         joined(distinct(numbers), ","),
         joined(shapes, ",")
-    ))
+    );
+    // A shape is planned with the masks that it usually has, unless masks are asked for.
+    if problems.iter().any(|problem| has_unusual_mask(problem)) {
+        let masks = distinct(problems.iter().map(|problem| problem.mask));
+        line += &format!(" --masks {}", joined(masks, ","));
+    }
+    Some(line)
+}
+
+fn has_unusual_mask(place: &ProblemPlace) -> bool {
+    place.problem().is_some_and(|Problem { shape, mask, .. }| {
+        shape
+            .named()
+            .is_some_and(|named| !named.masks.contains(&mask))
+    })
 }
 
 /// Returns `5` of `stage5-swizzle`, as `--stages` takes it.
@@ -189,6 +204,30 @@ mod tests {
     use super::*;
     use crate::judge::verdict::report;
     use crate::testing::scenario::{self, each};
+    use common::problem::{Dtype, Mask, parse_shape};
+
+    fn place(shape: &str, mask: Mask) -> ProblemPlace {
+        let extents = parse_shape(shape).unwrap();
+        ProblemPlace::of(&Problem::new(extents, Dtype::F16, mask).unwrap())
+    }
+
+    #[test]
+    fn a_shape_under_its_usual_mask_is_asked_for_without_masks() {
+        let verify = place("verify", Mask::Causal);
+        assert_eq!(
+            command("compare", [("stage12-decode", &verify)].into_iter()).unwrap(),
+            "compare --stages 12 --shapes verify"
+        );
+    }
+
+    #[test]
+    fn a_mask_that_a_shape_usually_does_not_have_is_asked_for() {
+        let verify = place("verify", Mask::Full);
+        assert_eq!(
+            command("compare", [("stage12-decode", &verify)].into_iter()).unwrap(),
+            "compare --stages 12 --shapes verify --masks full"
+        );
+    }
 
     #[test]
     fn each_gap_of_a_table_has_the_command_that_measures_it() {
