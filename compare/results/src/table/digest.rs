@@ -293,7 +293,7 @@ fn lines(text: &[u8]) -> Vec<Line<'_>> {
         lines.push(Line {
             number,
             session: named.session,
-            text,
+            text: trimmed,
         });
     }
     lines
