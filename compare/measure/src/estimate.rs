@@ -23,11 +23,9 @@ pub struct Took {
     /// The time of the whole run.
     pub seconds: f64,
     /// The number of times that were taken: of kernels, each alone, and of random problems.
-    #[serde(default)]
     pub timings: usize,
     /// The part of the seconds in which kernels were timed, alone and in pairs, and what they left
     /// was judged.
-    #[serde(default)]
     pub timing_seconds: f64,
 }
 
@@ -150,6 +148,18 @@ mod tests {
     fn after_two_tiers(tier: Tier, planned: usize) -> String {
         let before = [took(Tier::T1, 1000, 180), took(Tier::T0, 70, 7)];
         line(&before, tier, BackendKind::Emulated, cases(planned))
+    }
+
+    #[test]
+    fn a_file_of_another_version_is_read_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        keep(folder.path(), took(Tier::T1, 1000, 180));
+        let path = folder.path().join(FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let older = text.replace("timing_seconds", "sustained_seconds");
+        assert_ne!(older, text);
+        std::fs::write(&path, older).unwrap();
+        assert_eq!(read(folder.path()), []);
     }
 
     #[test]

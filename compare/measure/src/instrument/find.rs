@@ -161,9 +161,9 @@ pub fn numbers(version: &str) -> Vec<u32> {
 
 /// Returns the word after "Version", else after ", V", if it is a version.
 fn version_in(text: &str) -> Option<String> {
-    let rest = match text.split_once("Version") {
-        Some((_, rest)) => rest,
-        None => text.split_once(", V")?.1,
+    let rest = match text.split("Version").nth(1) {
+        Some(rest) => rest,
+        None => text.split(", V").nth(1)?,
     };
     let word = rest.split_whitespace().next()?;
     if !word.starts_with(|c: char| c.is_ascii_digit()) {
