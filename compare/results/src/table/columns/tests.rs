@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::scenario::each;
 use common::problem::{Dtype, Mask};
 use common::verdict::GateResult;
+use std::collections::BTreeSet;
 
 fn read(line: &str) -> Result<Row, serde_json::Error> {
     serde_json::from_str(line)
@@ -100,6 +101,45 @@ fn row_of_each_kind() -> Vec<Row> {
         ("a.safetensors", Kind::GivenOutput("out, full mask".into())),
     ];
     kinds.map(|(subject, kind)| Row::new(subject, kind)).into()
+}
+
+/// The number of kinds.
+const KINDS: usize = 20;
+
+/// Returns the number of a kind, below [`KINDS`]. A new kind gets the next, and a row in
+/// [`row_of_each_kind`].
+fn number_of(kind: &Kind) -> usize {
+    match kind {
+        Kind::Declared(_) => 0,
+        Kind::Compiled { .. } => 1,
+        Kind::Checked(_) => 2,
+        Kind::Case(..) => 3,
+        Kind::Counters(_) => 4,
+        Kind::Latency(_) => 5,
+        Kind::Pair { .. } => 6,
+        Kind::RandomTime(_) => 7,
+        Kind::Regret => 8,
+        Kind::PeerSession => 9,
+        Kind::PeerTime(_) => 10,
+        Kind::PeerPair { .. } => 11,
+        Kind::CandidateCase(_) => 12,
+        Kind::Profile(_) => 13,
+        Kind::Sanitized => 14,
+        Kind::Fault(_) => 15,
+        Kind::Site(_) => 16,
+        Kind::Timer(_) => 17,
+        Kind::Claim(_) => 18,
+        Kind::GivenOutput(_) => KINDS - 1,
+    }
+}
+
+#[test]
+fn the_list_has_a_row_of_each_kind() {
+    let mut numbers = BTreeSet::new();
+    for row in row_of_each_kind() {
+        numbers.insert(number_of(&row.kind));
+    }
+    assert_eq!(numbers, (0..KINDS).collect());
 }
 
 #[test]
