@@ -5,8 +5,9 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-/// The least number of values that one thread converts: decode has hundreds of millions.
-const SHARE: usize = 1 << 14;
+/// The least number of values that one thread converts, compares or looks at: decode has hundreds
+/// of millions.
+pub(crate) const SHARE: usize = 1 << 14;
 
 named! {
     /// A 16-bit floating-point format.
@@ -33,6 +34,13 @@ impl Format {
         match self {
             Format::F16 => f16::from_bits(code).to_f32(),
             Format::Bf16 => bf16::from_bits(code).to_f32(),
+        }
+    }
+
+    /// Reads as many elements of two bytes each, little endian, as there is room for.
+    pub fn decode_into(self, values: &mut [f32], bytes: &[u8]) {
+        for (value, &code) in values.iter_mut().zip(bytes.as_chunks().0) {
+            *value = self.decode(u16::from_le_bytes(code));
         }
     }
 

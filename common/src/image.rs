@@ -5,7 +5,7 @@
 //! of a strided tensor reads NaN and never a neighbour's row, which masking would hide. Each tensor
 //! has pitches of its own, so that the stride of one, used for another, leads into a gap.
 
-use crate::format::Format;
+use crate::format::{Format, SHARE};
 use crate::inputs::{Operand, Tensor, index_of};
 use crate::placement::Placement;
 use rayon::prelude::*;
@@ -28,8 +28,6 @@ pub const UNWRITTEN: u16 = 0xffff;
 pub const OUTPUT_GUARD: u16 = 0xffa5;
 /// A byte of NaN in every dtype.
 const INPUT_GUARD: u8 = 0xff;
-/// The fewest rows that a thread decodes: the rows of a head of `mission`.
-const ROWS_OF_A_TASK: usize = 512;
 /// The least bytes of a guard band: rows of log-sum-exps are single elements.
 const LEAST_GUARD: usize = 4096;
 /// The elements of a head whose rows are far apart.
@@ -184,17 +182,13 @@ impl Image {
     pub fn elements(&self, bytes: &[u8], format: Format) -> Vec<f32> {
         assert_eq!(self.element_bytes, 2, "an image of 16-bit elements");
         assert_eq!(bytes.len(), self.bytes.len(), "bytes of this image");
-        let mut values = vec![0.0; self.rows() * self.extents[3]];
+        let dim = self.extents[3];
+        let mut values = vec![0.0; self.rows() * dim];
         values
-            .par_chunks_exact_mut(self.extents[3])
-            .with_min_len(ROWS_OF_A_TASK)
+            .par_chunks_exact_mut(dim)
+            .with_min_len(SHARE.div_ceil(dim))
             .enumerate()
-            .for_each(|(row, row_values)| {
-                let decoded = format.decode_bytes(&bytes[self.row_range(row)]);
-                for (value, element) in row_values.iter_mut().zip(decoded) {
-                    *value = element;
-                }
-            });
+            .for_each(|(row, elements)| format.decode_into(elements, &bytes[self.row_range(row)]));
         values
     }
 

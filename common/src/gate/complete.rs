@@ -1,13 +1,11 @@
 //! C1: finite and complete.
 
 use super::{Evidence, at, wrong_length};
+use crate::format::SHARE;
 use crate::image::UNWRITTEN;
 use crate::inputs::index_of;
 use crate::verdict::{GateId, GateResult};
 use rayon::prelude::*;
-
-/// The fewest elements that a thread looks at.
-const ELEMENTS_OF_A_TASK: usize = 1 << 16;
 
 /// Judges C1: none of the [`UNWRITTEN`] from before the launch is left, no other NaN, no infinity.
 /// Every element counts, also where the reference is a sample.
@@ -21,7 +19,7 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     let is_complete = evidence
         .output
         .par_iter()
-        .with_min_len(ELEMENTS_OF_A_TASK)
+        .with_min_len(SHARE)
         .all(|&element| complaint(element, unwritten).is_none());
     if is_complete {
         let reason = format!("all {elements} elements written and finite");

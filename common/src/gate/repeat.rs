@@ -1,13 +1,11 @@
 //! C5: deterministic.
 
+use crate::format::SHARE;
 use crate::inputs::index_of;
 use crate::problem::Problem;
 use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 use rayon::prelude::*;
-
-/// The fewest elements that a thread compares.
-const ELEMENTS_OF_A_TASK: usize = 1 << 16;
 
 /// The results of one of several launches.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +52,7 @@ fn difference_of_two(
     }
     let differing: Vec<usize> = (0..a.len())
         .into_par_iter()
-        .with_min_len(ELEMENTS_OF_A_TASK)
+        .with_min_len(SHARE)
         .filter(|&index| a[index].to_bits() != b[index].to_bits())
         .collect();
     let at = *differing.first()?;
