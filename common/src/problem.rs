@@ -243,6 +243,14 @@ impl Problem {
         *self == claims_problem(self.dtype)
     }
 
+    /// Returns whether the mask is one that the shape is usually computed with. A shape without a
+    /// name is computed with any.
+    pub fn has_usual_mask(&self) -> bool {
+        self.shape
+            .named()
+            .is_none_or(|named| named.masks.contains(&self.mask))
+    }
+
     /// Returns the floating-point operations: two products of `2 * head_dim` per visible score, as
     /// FlashAttention counts (without softmax).
     pub fn flops(&self) -> u64 {

@@ -185,15 +185,12 @@ impl Problems {
         problems
     }
 
-    /// Returns whether the mask of a problem was given, or, without `--masks`, is one that its
-    /// shape is usually computed with; an unnamed shape is computed with any.
+    /// Returns whether the mask of a problem was given, or, without `--masks`, is a usual one.
     pub fn has_usual_mask(&self, problem: &Problem) -> bool {
-        if !self.masks.is_empty() {
-            return self.masks.contains(&problem.mask);
-        }
-        match problem.shape.named() {
-            Some(named) => named.masks.contains(&problem.mask),
-            None => true,
+        if self.masks.is_empty() {
+            problem.has_usual_mask()
+        } else {
+            self.masks.contains(&problem.mask)
         }
     }
 

@@ -6,7 +6,6 @@ use super::list::{count, distinct, joined};
 use super::missing::Missing;
 use crate::table::{Kind, ProblemPlace, Row};
 use common::metric::{self, Metric};
-use common::problem::Problem;
 use common::verdict::Verdict;
 
 /// Returns what closes each gap: of a run, the command that shows what its machine lacks; of a
@@ -175,19 +174,12 @@ pub fn command<'a>(
         joined(shapes, ",")
     );
     // A shape is planned with the masks that it usually has, unless masks are asked for.
-    if problems.iter().any(|problem| has_unusual_mask(problem)) {
+    let mut timed = problems.iter().filter_map(|place| place.problem());
+    if timed.any(|problem| !problem.has_usual_mask()) {
         let masks = distinct(problems.iter().map(|problem| problem.mask));
         line += &format!(" --masks {}", joined(masks, ","));
     }
     Some(line)
-}
-
-fn has_unusual_mask(place: &ProblemPlace) -> bool {
-    place.problem().is_some_and(|Problem { shape, mask, .. }| {
-        shape
-            .named()
-            .is_some_and(|named| !named.masks.contains(&mask))
-    })
 }
 
 /// Returns `5` of `stage5-swizzle`, as `--stages` takes it.
@@ -204,7 +196,7 @@ mod tests {
     use super::*;
     use crate::judge::verdict::report;
     use crate::testing::scenario::{self, each};
-    use common::problem::{Dtype, Mask, parse_shape};
+    use common::problem::{Dtype, Mask, Problem, parse_shape};
 
     fn place(shape: &str, mask: Mask) -> ProblemPlace {
         let extents = parse_shape(shape).unwrap();

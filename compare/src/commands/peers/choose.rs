@@ -37,11 +37,7 @@ fn is_chosen(problems: &Problems, stages: &[&StageMeta], problem: &Problem) -> b
     let has_dtype = problem.dtype == Dtype::F16
         || problem.shape.is_decode() && stages.iter().any(|stage| stage.takes(problem.dtype))
         || !problems.dtypes.is_empty();
-    let has_mask = match problem.shape.named() {
-        Some(named) => named.masks.contains(&problem.mask) || !problems.masks.is_empty(),
-        None => true,
-    };
-    has_dtype && has_mask
+    has_dtype && problems.has_usual_mask(problem)
 }
 
 /// Makes the item of a problem. All `stages` are sampled on mission, and elsewhere those that claim
