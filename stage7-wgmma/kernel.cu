@@ -1,7 +1,7 @@
 // Stage 7: products by warpgroup. wgmma reads Q, K and V in shared memory by descriptor, as TMA left them there; scores,
 // probabilities and output stay in registers.
 
-#include <attn/mapped.cuh>
+#include <attn/mapped_halves.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
 #include <attn/softmax.cuh>
@@ -19,41 +19,32 @@ template <class Element_,  // of Q, K and V
           int MIN_BLOCKS_> // that share an SM
 struct Tile {
     using Element = Element_;
-    using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_;
     static constexpr int WARPGROUPS = WARPGROUPS_, BLOCK_M = WARPGROUPS * attn::WGMMA_M, THREADS = WARPGROUPS * 128;
     static constexpr int BLOCK_N = BLOCK_N_;
     static constexpr int STAGES = STAGES_;
     static constexpr bool LSE = true;
     static constexpr int MIN_BLOCKS = MIN_BLOCKS_;
-    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to FP16
 
-    using QHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
-    using KvHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
-    struct Converted { // what wgmma then reads: one tile of each, rewritten for each tile of the ring
-        QHalves q;
-        KvHalves k, v;
-    };
-    struct Empty {};
     struct Shared {
         QTile q;                     // [BLOCK_M, HEAD_DIM]
         KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
-        std::conditional_t<CONVERTS, Converted, Empty> converted;
+        unsigned char unused[8];     // without them other addresses, and so other machine code than was measured
         attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES]; // a phase ends when the tile has landed
         attn::Mbarrier empty[STAGES];                          // when every warpgroup has read K and V of the slot
     };
 
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
-    static constexpr int PROBABILITY = Operand::PROBABILITY;
+    static constexpr int PROBABILITY = Element::PROBABILITY;
 
     static_assert(STAGES >= 2, "a tile lands while another is read");
 };
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
-    using Operand = typename Preset::Operand;
+    using Element = typename Preset::Element;
     constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     constexpr int STAGES = Preset::STAGES, WARPGROUPS = Preset::WARPGROUPS;
     constexpr int N_TILES = BLOCK_N / 8, D_TILES = HEAD_DIM / 8; // of 8 columns, of which a thread holds 2
@@ -96,26 +87,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // The barriers are initialised.
     __syncthreads();
 
-    // A tile that has landed, as wgmma reads it. E4M3 is converted by all threads: each makes its part visible to the tensor cores,
-    // and behind the barrier the tile is complete, and the codes have been read. Nobody reads the previous converted tile any more.
-    const auto halves_of = [&](auto &tile, auto &halves) -> const auto & {
-        if constexpr (Preset::CONVERTS) {
-            attn::convert_tile<Preset::THREADS>(halves, tile, threadIdx.x);
-            attn::fence_proxy_async();
-            __syncthreads();
-            return halves;
-        } else {
-            return tile;
-        }
-    };
-    const auto q_halves = [&]() -> const auto & {
-        if constexpr (Preset::CONVERTS) return smem.converted.q;
-        else return smem.q;
-    };
-    if (tiles > 0) {
-        attn::mbarrier_wait_tx(&smem.q_full, 0); // TMA has written Q
-        if constexpr (Preset::CONVERTS) halves_of(smem.q, smem.converted.q);
-    }
+    if (tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0); // TMA has written Q
 
     int visible[2];          // keys that the thread's two rows see
     attn::RowState state[2]; // of the thread's two rows
@@ -132,16 +104,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
  ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
     auto current = attn::PipelineState<STAGES>::first(), refill = current;
+    const auto wait_full = [&](attn::Mbarrier *full) { attn::mbarrier_wait_tx(&full[current.slot], current.parity); };
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
-        // K has landed. The previous converted K was read by products that all threads had waited for at the barrier over V.
-        attn::mbarrier_wait_tx(&smem.k_full[current.slot], current.parity);
+        wait_full(smem.k_full); // K has landed
         float s[BLOCK_N / 2]; // of [64, BLOCK_N]
-        const auto &k = [&]() -> const auto & {
-            if constexpr (Preset::CONVERTS) return halves_of(smem.k[current.slot], smem.converted.k);
-            else return smem.k[current.slot];
-        }();
-        attn::start_qk(s, q_halves(), warpgroup * attn::WGMMA_M, k);
+        attn::start_qk(s, smem.q, warpgroup * attn::WGMMA_M, smem.k[current.slot]);
         // Meanwhile the previous tile's slot is refilled.
         if (threadIdx.x == 0 && tile > 0) {
             if (tile - 1 + STAGES < tiles) {
@@ -169,21 +137,17 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             for (int i = 0; i < 2 * D_TILES; ++i) o_acc[i / 2 * 4 + 2 * half + i % 2] *= rescale;
             // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
 #pragma unroll
-            for (int n = 0; n < N_TILES; ++n) p_frag[n / 2][n % 2 * 2 + half] = Operand::pack(p[2 * n], p[2 * n + 1]);
+            for (int n = 0; n < N_TILES; ++n) p_frag[n / 2][n % 2 * 2 + half] = Element::pack(p[2 * n], p[2 * n + 1]);
         }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
 
-        // V has landed. All threads had waited for the products with the previous converted V at the barrier over K.
-        attn::mbarrier_wait_tx(&smem.v_full[current.slot], current.parity);
-        const auto &v = [&]() -> const auto & {
-            if constexpr (Preset::CONVERTS) return halves_of(smem.v[current.slot], smem.converted.v);
-            else return smem.v[current.slot];
-        }();
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, v);
+        wait_full(smem.v_full); // V has landed
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[current.slot]);
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, tile * BLOCK_N, o_acc);
-        // This warpgroup has read K and V of the slot.
+        // The warpgroup has read K and V of the slot. One thread says so for four warps: a wgmma is of all four, and ends for all at
+        // once.
         if (threadIdx.x % 128 == 0) attn::mbarrier_arrive(&smem.empty[current.slot]);
         current.advance();
     }
@@ -195,11 +159,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         state[half].template join<4>();
         if (row >= params.seq_q) continue;
         const float inverse = state[half].inverse_sum() * scale;
-        auto *o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, row);
+        auto *o_row = attn::row_address<typename Element::Storage>(params.o, batch, head_q, row);
         auto *o = reinterpret_cast<uint32_t *>(o_row) + lane % 4;
 #pragma unroll
         for (int d = 0; d < D_TILES; ++d) {
-            o[d * 4] = Operand::pack(o_acc[4 * d + 2 * half] * inverse, o_acc[4 * d + 2 * half + 1] * inverse);
+            o[d * 4] = Element::pack(o_acc[4 * d + 2 * half] * inverse, o_acc[4 * d + 2 * half + 1] * inverse);
         }
     }
     attn::store_lse_rows(params, batch, head_q, thread_row, state, scale_log2, lane);
@@ -214,6 +178,6 @@ template <class Element, int HEAD_DIM> using Wgmma192x128 = Tile<Element, HEAD_D
 
 } // namespace
 
-ATTN_MAPPED_VARIANT(wgmma, wgmma_64x128, Wgmma64x128)
-ATTN_MAPPED_VARIANT(wgmma, wgmma_128x128, Wgmma128x128)
-ATTN_MAPPED_VARIANT(wgmma, wgmma_192x128, Wgmma192x128)
+ATTN_MAPPED_HALVES_VARIANT(wgmma, wgmma_64x128, Wgmma64x128)
+ATTN_MAPPED_HALVES_VARIANT(wgmma, wgmma_128x128, Wgmma128x128)
+ATTN_MAPPED_HALVES_VARIANT(wgmma, wgmma_192x128, Wgmma192x128)

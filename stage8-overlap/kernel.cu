@@ -2,7 +2,7 @@
 // P·V of one tile is in flight while the exponentials of the next are computed.
 
 #include <attn/loading_warpgroup.cuh>
-#include <attn/mapped.cuh>
+#include <attn/mapped_halves.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
 #include <attn/packed_rows.cuh>
@@ -25,45 +25,34 @@ template <class Element_,          // of Q, K and V
           bool PACKED_ = false>    // a block's rows are of all query heads of a key head, whose keys are read once for them
 struct Tile {
     using Element = Element_;
-    using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
     static constexpr int CONSUMERS = CONSUMERS_, PASSES = PASSES_, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int BLOCK_M = PASSES * CONSUMERS * attn::WGMMA_M;
     static constexpr int STAGES = STAGES_, V_STAGES = V_STAGES_;
     static constexpr bool LSE = true, LAZY = LAZY_, TURNS = TURNS_, PACKED = PACKED_;
     static constexpr bool Q_IN_REGISTERS = TURNS; // wgmma then reads K alone from shared memory, while TMA writes there
-    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to FP16
     // Of a loading and of a computing thread: those of the launch, redistributed.
-    static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : CONVERTS ? 40 : 24;
-    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : CONVERTS ? 232 : 240;
-    using QTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
-    using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
-    // As tiles land, before the loading warpgroup converts them.
-    using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
-    using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
-    struct Empty {};
-    struct Staging {
-        std::conditional_t<PACKED, Empty, QCodes> q;
-        KvCodes k, v;
-        attn::Mbarrier q_full, k_full, v_full;
-    };
+    static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : 24;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : 240;
+    using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
+    using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Shared {
         QTile q;                       // [BLOCK_M, HEAD_DIM], and O on its way out
         KvTile k[STAGES], v[V_STAGES]; // [BLOCK_N, HEAD_DIM] each
-        std::conditional_t<CONVERTS, Staging, Empty> staging;
+        unsigned char unused[8];       // without them other addresses, and so other machine code than was measured
         attn::Mbarrier q_full, k_full[STAGES], v_full[V_STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[V_STAGES]; // read by every consumer
     };
     static constexpr int Q_BOX_ROWS = PACKED ? 0 : BLOCK_M, O_BOX_ROWS = PACKED ? 0 : 16;
     static constexpr int K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N;
-    static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    // Named barriers: one of each consumer, one of the loading warpgroup, and one for the turn of each of two consumers.
-    static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS, TURN_BARRIER = LOADER_BARRIER + 1;
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY = Element::PROBABILITY;
+    // Named barriers: from the first on one of each consumer; the others are for the turn of each of two consumers.
+    static constexpr int CONSUMER_BARRIER = 1, TURN_BARRIER = 4;
     static_assert(STAGES >= 2 && V_STAGES >= 2, "a tile lands while another is read");
     static_assert(!TURNS || (CONSUMERS == 2 && LAZY), "the turn's barrier is also that of the warps that read K on their own");
     static_assert(!PACKED || (Q_IN_REGISTERS && PASSES == 1), "packed rows of Q are read once, and never by wgmma");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
-    static_assert(TURN_BARRIER + 1 < 16, "a block has 16 named barriers");
+    static_assert(!TURNS || CONSUMER_BARRIER + CONSUMERS <= TURN_BARRIER, "no barrier is of two things");
 };
 
 // The slots of a warpgroup's next tile.
@@ -103,15 +92,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const int visible_to_all = attn::visible_keys(params, row_at(group_row).query);
     const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q * work.heads) - 1;
     const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row / work.heads) : 0;
-    float scale_log2[2]; // of the thread's two rows
-    scale_log2[0] = scale_log2[1] = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
-    if constexpr (Preset::PACKED && Preset::CONVERTS) { // codes of each query head have their own
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int head_q = row_at(warp_row + lane / 4 + half * 8).head;
-            scale_log2[half] = attn::scale_of_scores(params, work.batch, head_q, work.head_kv);
-        }
-    }
+    const float scale_log2 = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
@@ -154,7 +135,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-        attn::softmax_rows(s, state, {scale_log2[0], scale_log2[1]}, rescale); // copies: registers are as without packed rows
+        attn::softmax_rows(s, state, scale_log2, rescale);
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
     };
@@ -175,7 +156,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
-        else in_range = attn::exponentials_of_rows(s, state, scale_log2);
+        else in_range = attn::exponentials_of_rows(s, state, {scale_log2, scale_log2});
         // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
         auto next = current;
         next.advance();
@@ -191,7 +172,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
         if (EXACT || !in_range) attn::scale_rows(o_acc, rescale);
  ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
-        attn::round_rows<typename Preset::Operand>(p_frag, s);
+        attn::round_rows<typename Preset::Element>(p_frag, s);
         previous = current, current = next;
         advance_v();
     };
@@ -224,7 +205,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         end_turn(tile);
         attn::wgmma_wait<0>(s);
         mask_and_softmax(tile);
-        attn::round_rows<typename Preset::Operand>(p_frag, s);
+        attn::round_rows<typename Preset::Element>(p_frag, s);
         previous = current, current.advance();
         if (tile > 0) wait_k(current);
         // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
@@ -247,7 +228,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
 
     if constexpr (Preset::LAZY && Preset::PASSES == 1) __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_output<Preset::PACKED>(launch, work, smem.q, warp_row, o_acc, state, lane);
-    attn::store_lse_rows<Preset::PACKED>(params, work, work.row + warp_row + lane / 4, state, scale_log2, lane);
+    attn::store_lse_rows<Preset::PACKED>(params, work, work.row + warp_row + lane / 4, state, {scale_log2, scale_log2}, lane);
 }
 
 template <class Preset>
@@ -272,29 +253,27 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
 // Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups of 64 rows for four.
 template <class Element, int HEAD_DIM, bool LAZY>
-using Tile256x64 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64,
-                        HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), LAZY>;
+using Tile256x64 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 5, LAZY>;
 template <class Element, int HEAD_DIM> using Exact256x64 = Tile256x64<Element, HEAD_DIM, false>;
 template <class Element, int HEAD_DIM> using Lazy256x64 = Tile256x64<Element, HEAD_DIM, true>;
-template <class Element, int HEAD_DIM> constexpr int RING = HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage); // of 128 keys
+template <int HEAD_DIM> constexpr int RING = HEAD_DIM == 64 ? 4 : 3; // tiles of 128 keys
 // For grids that fill the GPU about once, and for those that do not.
-template <class Element, int HEAD_DIM> using Lazy128x128 = Tile<Element, HEAD_DIM, 2, 128, RING<Element, HEAD_DIM>, true>;
-template <class Element, int HEAD_DIM> using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, RING<Element, HEAD_DIM>, true>;
+template <class Element, int HEAD_DIM> using Lazy128x128 = Tile<Element, HEAD_DIM, 2, 128, RING<HEAD_DIM>, true>;
+template <class Element, int HEAD_DIM> using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, RING<HEAD_DIM>, true>;
 // The first by turns; the same for groups of query heads; and twice the rows, one half after the other, for grids that would fill the
 // GPU about twice.
 template <class Element, int HEAD_DIM, bool PACKED = false>
-using Turns128x128 = Tile<Element, HEAD_DIM, 2, 128, RING<Element, HEAD_DIM>, true, true, 1, RING<Element, HEAD_DIM>, PACKED>;
+using Turns128x128 = Tile<Element, HEAD_DIM, 2, 128, RING<HEAD_DIM>, true, true, 1, RING<HEAD_DIM>, PACKED>;
 template <class Element, int HEAD_DIM> using Packed128x128 = Turns128x128<Element, HEAD_DIM, true>;
-template <class Element, int HEAD_DIM> // E4M3 of head_dim 128, whose codes need space, has tiles of 64 keys
-using Turns256x128 = Tile<Element, HEAD_DIM, 2, HEAD_DIM / sizeof(typename Element::Storage) == 128 ? 64 : 128, 3, true, true, 2,
-                          HEAD_DIM == 64 ? 3 : 2>;
+template <class Element, int HEAD_DIM>
+using Turns256x128 = Tile<Element, HEAD_DIM, 2, 128, 3, true, true, 2, HEAD_DIM == 64 ? 3 : 2>;
 
 } // namespace
 
-ATTN_MAPPED_VARIANT(overlap, overlap_256x64, Exact256x64)
-ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_256x64, Lazy256x64)
-ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_128x128, Lazy128x128)
-ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_64x128, Lazy64x128)
-ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_256x128, Turns256x128)
-ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_128x128, Turns128x128)
-ATTN_MAPPED_VARIANT(overlap_packed, overlap_packed_128x128, Packed128x128)
+ATTN_MAPPED_HALVES_VARIANT(overlap, overlap_256x64, Exact256x64)
+ATTN_MAPPED_HALVES_VARIANT(overlap_lazy, overlap_lazy_256x64, Lazy256x64)
+ATTN_MAPPED_HALVES_VARIANT(overlap_lazy, overlap_lazy_128x128, Lazy128x128)
+ATTN_MAPPED_HALVES_VARIANT(overlap_lazy, overlap_lazy_64x128, Lazy64x128)
+ATTN_MAPPED_HALVES_VARIANT(overlap_turns, overlap_turns_256x128, Turns256x128)
+ATTN_MAPPED_HALVES_VARIANT(overlap_turns, overlap_turns_128x128, Turns128x128)
+ATTN_MAPPED_HALVES_VARIANT(overlap_packed, overlap_packed_128x128, Packed128x128)

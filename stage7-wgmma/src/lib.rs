@@ -34,11 +34,14 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("wgmma", SWIZZLE, &Where::f16("big"), 1.25),
         Claim::faster_on("wgmma", SWIZZLE, &Where::f16("big_wide"), 1.5),
         Claim::faster_on("wgmma", TMA, &Where::f16("big"), 1.25),
-        Claim::none(
-            "wgmma",
-            &[Metric::AsyncCopyBytes],
-            "Q, K and V all come by TMA",
-        ),
+        Claim {
+            problems: claim::F16,
+            ..Claim::none(
+                "wgmma",
+                &[Metric::AsyncCopyBytes],
+                "Q, K and V all come by TMA",
+            )
+        },
         Claim {
             family: "wgmma",
             metrics: &[Metric::SharedReadBytes, Metric::SharedWriteBytes],
@@ -50,7 +53,7 @@ const INFO: StageInfo = StageInfo {
             family: "wgmma",
             metrics: &[Metric::TensorMacs],
             relation: Relation::times(1.0, TMA),
-            problems: claim::BOTH,
+            problems: claim::F16,
             why: "the same products: mission's keys are whole tiles",
         },
         Claim {
@@ -60,11 +63,14 @@ const INFO: StageInfo = StageInfo {
             problems: BIG_FULL,
             why: "the grid fills the GPU, and a warpgroup's product is issued at once",
         },
-        Claim::none(
-            "wgmma",
-            &[Metric::LoopHmma, Metric::LoopLdsm],
-            "every product is a warpgroup's, which reads its tiles by descriptor",
-        ),
+        Claim {
+            problems: claim::F16,
+            ..Claim::none(
+                "wgmma",
+                &[Metric::LoopHmma, Metric::LoopLdsm],
+                "every product is a warpgroup's, which reads its tiles by descriptor",
+            )
+        },
     ],
     redundant: &[],
 };

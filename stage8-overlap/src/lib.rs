@@ -54,9 +54,6 @@ const INFO: StageInfo = StageInfo {
         Claim::over_peers("overlap-lazy", &Where::f16("long"), 1.0),
         Claim::over_peers("overlap-lazy", &Where::f16("big"), 1.0),
         Claim::over_peers("overlap-lazy", &Where::f16("big_wide"), 1.0),
-        Claim::over_peers("overlap-lazy", &Where::e4m3("long"), 1.0),
-        Claim::over_peers("overlap-lazy", &Where::e4m3("big"), 1.0),
-        Claim::over_peers("overlap-lazy", &Where::e4m3("big_wide"), 1.0),
         Claim {
             family: "overlap-lazy",
             metrics: &[Metric::Shuffles],
@@ -65,14 +62,17 @@ const INFO: StageInfo = StageInfo {
                 at_least: 0.0,
                 at_most: 0.75,
             },
-            problems: claim::BOTH,
+            problems: claim::F16,
             why: "only the first tile and those on the diagonal look for their maxima",
         },
-        Claim::none(
-            "overlap",
-            &[Metric::AsyncCopyBytes],
-            "Q, K and V all come by TMA",
-        ),
+        Claim {
+            problems: claim::F16,
+            ..Claim::none(
+                "overlap",
+                &[Metric::AsyncCopyBytes],
+                "Q, K and V all come by TMA",
+            )
+        },
         Claim {
             family: "overlap-lazy-256x64",
             metrics: &[Metric::TensorPipeActive],
@@ -80,11 +80,20 @@ const INFO: StageInfo = StageInfo {
             problems: BIG_FULL,
             why: "the grid fills the GPU, and products run under exponentials",
         },
-        Claim::by_descriptor("overlap"),
-        Claim::by_descriptor("overlap-lazy"),
+        Claim {
+            problems: claim::F16,
+            ..Claim::by_descriptor("overlap")
+        },
+        Claim {
+            problems: claim::F16,
+            ..Claim::by_descriptor("overlap-lazy")
+        },
         Claim::faster_on("overlap-packed", LAZY, CHUNK_64, 1.3),
         Claim::over_peers("overlap-packed", CHUNK_64, 1.0),
-        Claim::by_descriptor("overlap-packed"),
+        Claim {
+            problems: claim::F16,
+            ..Claim::by_descriptor("overlap-packed")
+        },
     ],
     redundant: &[Redundant {
         family: "overlap-packed",

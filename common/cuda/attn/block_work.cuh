@@ -33,7 +33,8 @@ static __device__ __forceinline__ Work work_of_block(const AttentionParams &para
     // Under the causal mask the blocks whose rows see most keys start first, for as many heads at a time as have K and V that stay in
     // L2 together. And they are full: groups without rows are in the block whose rows see fewest keys.
     if (params.mask == ATTENTION_CAUSAL) {
-        constexpr int KEYS = (32 << 20) / (2 * Preset::KvCodes::ROW_BYTES); // of which K and V take 32 MB
+        constexpr int ROW_BYTES = Preset::HEAD_DIM * sizeof(typename Preset::Element::Storage);
+        constexpr int KEYS = (32 << 20) / (2 * ROW_BYTES); // of which K and V take 32 MB
         const int heads = gridDim.y * gridDim.z, group_heads = min(heads, max(1, KEYS / params.seq_kv));
         const int block = blockIdx.x + gridDim.x * head, group = block / (group_heads * gridDim.x);
         const int first_head = group * group_heads, members = min(group_heads, heads - first_head);

@@ -1,6 +1,6 @@
 // A load-only warpgroup, for those that compute: Q, and tiles of K and V through a ring. Preset::Shared has the tiles q, k[] and
-// v[], their full and empty barriers, and, where Preset::CONVERTS, `staging`, where codes land. Packed rows of Q, which are in no box,
-// are read by the warpgroups that compute.
+// v[], their full and empty barriers, and, for E4M3, `staging`, where codes land. Packed rows of Q, which are in no box, are read by
+// the warpgroups that compute.
 #pragma once
 
 #include <attn/block_work.cuh>
@@ -21,16 +21,20 @@ static __device__ __forceinline__ PipelineState<V_STAGES> &state_of_v(PipelineSt
     return v;
 }
 
+// E4M3, which the loading warpgroup converts to FP16.
+template <class Preset>
+constexpr bool CONVERTS = !std::is_same_v<typename Preset::Element, typename Preset::Element::Operand>;
+
 // By one thread, before any other uses the barriers. `readers`: warpgroups that read a tile.
 template <class Preset>
 static __device__ __forceinline__ void init_ring(typename Preset::Shared &smem, int readers) {
-    constexpr int LOADERS = Preset::CONVERTS ? 128 : 1; // threads that arrive for a tile
+    constexpr int LOADERS = CONVERTS<Preset> ? 128 : 1; // threads that arrive for a tile
     mbarrier_init(&smem.q_full, Preset::Q_BOX_ROWS > 0 ? LOADERS : Preset::CONSUMERS * 128);
     for (auto &full : smem.k_full) mbarrier_init(&full, LOADERS);
     for (auto &full : smem.v_full) mbarrier_init(&full, LOADERS);
     for (auto &empty : smem.k_empty) mbarrier_init(&empty, readers);
     for (auto &empty : smem.v_empty) mbarrier_init(&empty, readers);
-    if constexpr (Preset::CONVERTS) {
+    if constexpr (CONVERTS<Preset>) {
         mbarrier_init(&smem.staging.q_full, 1);
         mbarrier_init(&smem.staging.k_full, 1);
         mbarrier_init(&smem.staging.v_full, 1);
@@ -55,7 +59,7 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
     // Every consumer has read the slot's previous tile; in the first lap nobody waits.
     const auto wait_empty = [&](Mbarrier *empty, const auto &pipe) { mbarrier_wait_tx(&empty[pipe.slot], pipe.parity ^ 1); };
     const auto copy_q = [&](auto &tile, Mbarrier *full) {
-        mbarrier_arrive_expect_tx(full, Preset::QCodes::BYTES);
+        mbarrier_arrive_expect_tx(full, tile.BYTES);
         if constexpr (Preset::Q_BOX_ROWS == Preset::BLOCK_M) tile.load(launch.q, full, work.row, work.head_q, work.batch);
         else {
 #pragma unroll
@@ -68,11 +72,11 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
     // `left`: tiles that are still to come, in all passes.
     const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, Mbarrier *full, int left) {
         const int index = PASSES == 1 ? left : left % work.tiles;
-        mbarrier_arrive_expect_tx(full, Preset::KvCodes::BYTES);
+        mbarrier_arrive_expect_tx(full, tile.BYTES);
         tile.load(map, full, index * BLOCK_N, work.head_kv, work.batch);
     };
     const int last = PASSES * work.tiles - 1;
-    if constexpr (!Preset::CONVERTS) {
+    if constexpr (!CONVERTS<Preset>) {
         if (thread != 0) return;
         if constexpr (Preset::Q_BOX_ROWS > 0) copy_q(smem.q, &smem.q_full);
 #pragma unroll 1
