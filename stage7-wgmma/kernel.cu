@@ -1,5 +1,6 @@
 // Stage 7: products by warpgroup. wgmma reads Q, K and V in shared memory by descriptor, as TMA left them there; scores,
 // probabilities and output stay in registers.
+// Launched as a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks.
 
 #include <attn/mapped_halves.cuh>
 #include <attn/mask.cuh>

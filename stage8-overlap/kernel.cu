@@ -1,5 +1,7 @@
 // Stage 8: copies, products and exponentials at the same time. A load-only warpgroup gives its registers to those that compute;
 // P·V of one tile is in flight while the exponentials of the next are computed.
+// Launched as a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks; with packed rows, of ceil(rows / BLOCK_M) x heads_kv x batch,
+// where each key head has seq_q * heads_q / heads_kv rows.
 
 #include <attn/loading_warpgroup.cuh>
 #include <attn/mapped_halves.cuh>

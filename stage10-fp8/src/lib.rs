@@ -11,10 +11,10 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Fp8;
 
-/// The same overlap with codes of Q and K converted to FP16, too.
-const OVERLAP: Base = Base {
-    stage: "stage8-overlap",
-    family: "overlap-lazy",
+/// The last stage of the main path with E4M3: it converts all codes to FP16, and no wgmma.
+const TMA: Base = Base {
+    stage: "stage6-tma",
+    family: "tma",
 };
 
 const INFO: StageInfo = StageInfo {
@@ -27,22 +27,14 @@ const INFO: StageInfo = StageInfo {
     },
     default_variant: "fp8-scores-256x64",
     claims: &[
-        Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big"), 1.1),
-        Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big_wide"), 1.5),
+        Claim::faster_on("fp8-scores", TMA, &Where::e4m3("big"), 2.15),
+        Claim::faster_on("fp8-scores", TMA, &Where::e4m3("big_wide"), 3.3),
         Claim::over_peers("fp8-scores", &Where::e4m3("long"), 1.0),
         Claim::over_peers("fp8-scores", &Where::e4m3("big"), 1.0),
         Claim::over_peers("fp8-scores", &Where::e4m3("big_wide"), 1.0),
-        Claim {
-            family: "fp8-scores",
-            metrics: &[Metric::SharedWriteBytes],
-            relation: Relation::Ratio {
-                base: OVERLAP,
-                at_least: 0.0,
-                at_most: 0.6,
-            },
-            problems: claim::E4M3,
-            why: "V alone is converted, and neither K nor Q",
-        },
+        converts_v_alone("fp8-scores-256x64", 16),
+        converts_v_alone("fp8-scores-128x128", 32),
+        converts_v_alone("fp8-scores-64x128", 64),
         Claim {
             problems: claim::E4M3,
             ..Claim::by_descriptor("fp8-scores")
@@ -50,6 +42,22 @@ const INFO: StageInfo = StageInfo {
     ],
     redundant: &[],
 };
+
+/// Returns the claim that at mission a variant's `blocks` write V of a head in FP16 to shared
+/// memory, each, and all of them O.
+const fn converts_v_alone(variant: &'static str, blocks: usize) -> Claim {
+    const V_BYTES: usize = 512 * 64 * 2;
+    const O_BYTES: usize = 8 * 512 * 64 * 2;
+    Claim {
+        family: variant,
+        metrics: &[Metric::SharedWriteBytes],
+        relation: Relation::AtMost {
+            bound: (blocks * V_BYTES + O_BYTES) as f64,
+        },
+        problems: claim::E4M3,
+        why: "V alone is converted, and neither K nor Q",
+    }
+}
 
 impl Attention for Fp8 {
     fn info(&self) -> &'static StageInfo {

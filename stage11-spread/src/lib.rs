@@ -54,7 +54,7 @@ const INFO: StageInfo = StageInfo {
             family: "spread",
             metrics: &[Metric::TensorMacs],
             relation: Relation::equal_to(OVERLAP),
-            problems: claim::BOTH,
+            problems: claim::F16,
             why: "the same work, elsewhere",
         },
         Claim {

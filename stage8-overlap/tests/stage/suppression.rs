@@ -5,7 +5,6 @@ use common::problem::Dtype;
 use common::suppression::{Finding, Presets, suppress_each};
 use stage8_overlap::Overlap;
 
-/// Only halves are tried: in E4M3 the first look at each site already has maxima that rise.
 #[test]
 fn a_site_that_rising_maxima_alone_need_is_killed() {
     let mut stage = stage_tests::load(&Overlap);
