@@ -93,6 +93,9 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         let run = Run::read(folder, &stages).context("the run cannot be accepted")?;
         lines.extend(merge(&run, &mut results, &built)?);
     }
+    if args.refit {
+        refresh(&mut results, &stages, &built);
+    }
     for table in results.gpus.values_mut() {
         keep_fastest_peers(table);
     }
@@ -223,6 +226,17 @@ fn refit(
         text: fitted.file(),
         remarks,
     })
+}
+
+/// Brings the tables up to the sources: rows of the same machine code are theirs, and what they no
+/// longer declare goes.
+fn refresh(results: &mut Results, stages: &[StageMeta], built: &Table) {
+    results.restamp(stages, built);
+    for gpu in results.gpus.keys().cloned().collect::<Vec<_>>() {
+        let mut table = results.of_gpu(&gpu);
+        diff::refresh(&mut table, stages);
+        results.put(Some(&gpu), &table);
+    }
 }
 
 /// Merges one run into the tables, or reports why it is refused. Returns what it changes.

@@ -304,9 +304,14 @@ pub fn accepted(run: &Run, committed: &Table) -> Table {
         .retain(|row| !committed.covers(row) && !row.kind.is_case());
     let mut table = committed.clone();
     table.merge(&kept.session, &kept.table);
-    table.prune(&run.session.stages);
-    claims::restate(&mut table, &run.session.stages);
+    refresh(&mut table, &run.session.stages);
     table
+}
+
+/// Drops what the sources no longer declare, and judges their claims again.
+pub fn refresh(table: &mut Table, stages: &[StageMeta]) {
+    table.prune(stages);
+    claims::restate(table, stages);
 }
 
 /// Compares two tables; `covers` if the new side was asked to have everything that the base has.

@@ -171,6 +171,16 @@ impl Kind {
         }
     }
 
+    /// Returns the element type of what one problem, case or instance is about.
+    pub fn dtype(&self) -> Option<Dtype> {
+        match self.place() {
+            Place::Problem(problem) => Some(problem.dtype),
+            Place::Case(case) => Some(case.problem.dtype),
+            Place::Instance { instance, .. } => Some(instance.dtype),
+            Place::All | Place::Named(_) => None,
+        }
+    }
+
     /// Returns whether it is a single case, which no table keeps.
     pub fn is_case(&self) -> bool {
         matches!(self.place(), Place::Case(_))

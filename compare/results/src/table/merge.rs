@@ -386,11 +386,14 @@ fn is_declared(row: &Row, stages: &[StageMeta]) -> bool {
     identities.count() <= kernels
 }
 
-/// Returns whether a stage has a variant by this name, or a family where the kind is about
-/// families.
+/// Returns whether a stage has a variant by this name with the kind's element type, or a family
+/// where the kind is about families.
 fn declares(stage: &StageMeta, name: &str, kind: &Kind) -> bool {
-    if name.is_empty() || stage.variant(name).is_some() {
+    if name.is_empty() {
         return true;
+    }
+    if let Some(variant) = stage.variant(name) {
+        return kind.dtype().is_none_or(|dtype| variant.takes(dtype));
     }
     match kind {
         Kind::Fault(_) | Kind::Site(_) | Kind::Timer(_) | Kind::Claim(_) => {

@@ -12,6 +12,7 @@ use crate::testing::{
 };
 use common::device::BackendKind;
 use common::metric::Metric;
+use common::problem::Dtype;
 use common::verdict::Verdict;
 use std::error::Error;
 use std::fs;
@@ -299,6 +300,27 @@ fn what_the_sources_no_longer_declare_goes() {
     emulated; without-stage 1; without-stage 0
         self-test torch-flash; 0 pairs; 1 sessions
     ");
+}
+
+#[test]
+fn rows_of_an_element_type_that_a_variant_no_longer_has_go() {
+    let (mut stages, mut table) = view("timed; + scalar | mission e4m3 full | gpu | p50 9");
+    let rows_of = |table: &Table, dtype| {
+        let rows = table.rows();
+        rows.filter(|row| row.kind.dtype() == Some(dtype)).count()
+    };
+    table.prune(&stages);
+    assert_eq!(rows_of(&table, Dtype::E4m3), 1);
+    let rows_of_f16 = rows_of(&table, Dtype::F16);
+
+    for variant in stages.iter_mut().flat_map(|stage| &mut stage.variants) {
+        variant
+            .kernels
+            .retain(|kernel| kernel.facts.dtype != Dtype::E4m3);
+    }
+    table.prune(&stages);
+    assert_eq!(rows_of(&table, Dtype::E4m3), 0);
+    assert_eq!(rows_of(&table, Dtype::F16), rows_of_f16);
 }
 
 /// A change of a comment and its revert; a change of the machine code, after which that variant's

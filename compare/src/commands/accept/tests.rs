@@ -701,6 +701,22 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
 }
 
 #[test]
+fn a_refit_drops_what_the_sources_no_longer_declare() {
+    let run = run("timed; clean");
+    let mut results = Results::default();
+    results.put(Some(FOLDER), &table(std::slice::from_ref(&run)));
+    assert!(rows_of_wmma_and_claims(&results) > 0);
+    let mut stages = run.session.stages.clone();
+    for stage in &mut stages {
+        stage.variants.retain(|variant| variant.family != "wmma-qk");
+        stage.claims.clear();
+    }
+    refresh(&mut results, &stages, &Table::default());
+    assert_eq!(rows_of_wmma_and_claims(&results), 0);
+    assert_eq!(latency(&results, CPASYNC).0, 15.01);
+}
+
+#[test]
 fn another_gpu_of_the_capability_with_few_problems_has_as_many_costs() {
     let mut results = Results::default();
     let many = session_on_random_problems(90);
