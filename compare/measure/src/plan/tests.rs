@@ -851,8 +851,8 @@ fn what_is_counted_with_e4m3_is_compared_with_what_is_counted_too() {
         variants.map(|variant| is_counted(stage, variant)).collect()
     };
     assert_eq!(counted_variants("stage10-fp8"), [true; 3]);
-    let wgmma = counted_variants("stage7-wgmma");
-    assert!(wgmma.contains(&true) && wgmma.contains(&false));
+    let spread = counted_variants("stage11-spread");
+    assert!(spread.contains(&true) && spread.contains(&false));
     for (stage, claim) in claims(&stages) {
         if claim.place.dtype != E4m3 || claim.is_of_speed() {
             continue;
