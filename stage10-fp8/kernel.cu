@@ -18,7 +18,7 @@ template <int HEAD_DIM_,  // columns
           int CONSUMERS_, // warpgroups that compute
           int BLOCK_N_,   // keys of a tile
           int STAGES_>    // tiles of K and V in the ring
-struct Tile {
+struct Preset {
     using Element = attn::E4M3;
     using Operand = Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
@@ -273,10 +273,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 }
 
 // Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups of 64 rows for four.
-template <int HEAD_DIM> using Tile256x64 = Tile<HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 4>;
+template <int HEAD_DIM> using Tile256x64 = Preset<HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 4>;
 // For grids that fill the GPU about once, and for those that do not.
-template <int HEAD_DIM> using Tile128x128 = Tile<HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 2>;
-template <int HEAD_DIM> using Tile64x128 = Tile<HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 2>;
+template <int HEAD_DIM> using Tile128x128 = Preset<HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 2>;
+template <int HEAD_DIM> using Tile64x128 = Preset<HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 2>;
 
 } // namespace
 

@@ -29,7 +29,7 @@ template <class Element_,       // of Q, K and V
           int BLOCK_N_,         // keys of a tile
           int STAGES_,          // tiles of K and V in the ring
           Rows ROWS = Rows::NEIGHBOURS>
-struct Tile {
+struct Preset {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
@@ -241,13 +241,13 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 // Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups for four.
 template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
 using Tile256x64 =
-    Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 1, 64, HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), ROWS>;
+    Preset<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 1, 64, HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), ROWS>;
 // For grids that fill the GPU about once; four warpgroups of head_dim 128 that split keys would have too few registers.
 template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
-using Tile128x64K2 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM == 64 ? 2 : 1, 64, HEAD_DIM == 64 ? 8 : 5, ROWS>;
+using Tile128x64K2 = Preset<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM == 64 ? 2 : 1, 64, HEAD_DIM == 64 ? 8 : 5, ROWS>;
 // For those that do not.
 template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
-using Tile64x128K2 = Tile<Element, HEAD_DIM, 2, 2, HEAD_DIM == 64 ? 128 : 64, 4, ROWS>;
+using Tile64x128K2 = Preset<Element, HEAD_DIM, 2, 2, HEAD_DIM == 64 ? 128 : 64, 4, ROWS>;
 
 template <class Element, int HEAD_DIM> using Zigzag256x64 = Tile256x64<Element, HEAD_DIM, Rows::ZIGZAG>;
 template <class Element, int HEAD_DIM> using Zigzag128x64K2 = Tile128x64K2<Element, HEAD_DIM, Rows::ZIGZAG>;

@@ -18,7 +18,7 @@ template <class Element_,  // of Q, K and V
           int BLOCK_N_,    // keys of a tile
           int STAGES_,     // tiles of K and V in the ring
           int MIN_BLOCKS_> // that share an SM
-struct Tile {
+struct Preset {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_;
     static constexpr int WARPGROUPS = WARPGROUPS_, BLOCK_M = WARPGROUPS * attn::WGMMA_M, THREADS = WARPGROUPS * 128;
@@ -171,11 +171,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 }
 
 // Rows x keys of a tile. Few rows for grids that hardly fill the GPU; at head_dim 64 three such blocks share an SM.
-template <class Element, int HEAD_DIM> using Wgmma64x128 = Tile<Element, HEAD_DIM, 1, 128, 2, HEAD_DIM == 64 ? 3 : 1>;
+template <class Element, int HEAD_DIM> using Wgmma64x128 = Preset<Element, HEAD_DIM, 1, 128, 2, HEAD_DIM == 64 ? 3 : 1>;
 // At head_dim 64, two blocks of two warpgroups.
-template <class Element, int HEAD_DIM> using Wgmma128x128 = Tile<Element, HEAD_DIM, 2, 128, 2, HEAD_DIM == 64 ? 2 : 1>;
+template <class Element, int HEAD_DIM> using Wgmma128x128 = Preset<Element, HEAD_DIM, 2, 128, 2, HEAD_DIM == 64 ? 2 : 1>;
 // At head_dim 128 an SM has registers for three warpgroups: while one computes exponentials, others multiply.
-template <class Element, int HEAD_DIM> using Wgmma192x128 = Tile<Element, HEAD_DIM, 3, 128, 2, 1>;
+template <class Element, int HEAD_DIM> using Wgmma192x128 = Preset<Element, HEAD_DIM, 3, 128, 2, 1>;
 
 } // namespace
 

@@ -25,7 +25,7 @@ template <class Element_,          // of Q, K and V
           int PASSES_ = 1,         // over the keys, each for the next 64 rows of a warpgroup
           int V_STAGES_ = STAGES_, // tiles of V in the ring
           bool PACKED_ = false>    // a block's rows are of all query heads of a key head, whose keys are read once for them
-struct Tile {
+struct Preset {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
     static constexpr int CONSUMERS = CONSUMERS_, PASSES = PASSES_, THREADS = (CONSUMERS + 1) * 128;
@@ -255,20 +255,20 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
 // Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups of 64 rows for four.
 template <class Element, int HEAD_DIM, bool LAZY>
-using Tile256x64 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 5, LAZY>;
+using Tile256x64 = Preset<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 5, LAZY>;
 template <class Element, int HEAD_DIM> using Exact256x64 = Tile256x64<Element, HEAD_DIM, false>;
 template <class Element, int HEAD_DIM> using Lazy256x64 = Tile256x64<Element, HEAD_DIM, true>;
 template <int HEAD_DIM> constexpr int RING = HEAD_DIM == 64 ? 4 : 3; // tiles of 128 keys
 // For grids that fill the GPU about once, and for those that do not.
-template <class Element, int HEAD_DIM> using Lazy128x128 = Tile<Element, HEAD_DIM, 2, 128, RING<HEAD_DIM>, true>;
-template <class Element, int HEAD_DIM> using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, RING<HEAD_DIM>, true>;
+template <class Element, int HEAD_DIM> using Lazy128x128 = Preset<Element, HEAD_DIM, 2, 128, RING<HEAD_DIM>, true>;
+template <class Element, int HEAD_DIM> using Lazy64x128 = Preset<Element, HEAD_DIM, 1, 128, RING<HEAD_DIM>, true>;
 // The first by turns; the same for groups of query heads; and twice the rows, one half after the other, for grids that would fill the
 // GPU about twice.
 template <class Element, int HEAD_DIM, bool PACKED = false>
-using Turns128x128 = Tile<Element, HEAD_DIM, 2, 128, RING<HEAD_DIM>, true, true, 1, RING<HEAD_DIM>, PACKED>;
+using Turns128x128 = Preset<Element, HEAD_DIM, 2, 128, RING<HEAD_DIM>, true, true, 1, RING<HEAD_DIM>, PACKED>;
 template <class Element, int HEAD_DIM> using Packed128x128 = Turns128x128<Element, HEAD_DIM, true>;
 template <class Element, int HEAD_DIM>
-using Turns256x128 = Tile<Element, HEAD_DIM, 2, 128, 3, true, true, 2, HEAD_DIM == 64 ? 3 : 2>;
+using Turns256x128 = Preset<Element, HEAD_DIM, 2, 128, 3, true, true, 2, HEAD_DIM == 64 ? 3 : 2>;
 
 } // namespace
 
