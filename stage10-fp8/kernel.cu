@@ -1,11 +1,12 @@
 // Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and only V is converted. Heads whose scores
 // may be too large for the sums of these tensor cores get stage 8's scores, from FP16.
+// Launched as a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks. work_of_block() tells a block its rows.
 
 #include <attn/block_work.cuh>
 #include <attn/fp8_scores.cuh>
 #include <attn/mapped_e4m3.cuh>
 #include <attn/mask.cuh>
-#include <attn/observe.cuh>
+#include <attn/observe.cuh> // ATTN_PLACES, ATTN_OBSERVE: for `compare explain`, nothing on a GPU
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/warpgroup_output.cuh>
@@ -140,6 +141,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     auto current = attn::PipelineState<Preset::STAGES>::first(), previous = current;
     const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
     const auto wait_v = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.v_full[pipe.slot], pipe.parity); };
+    // One thread for four warps, as in stage 8.
     const auto release = [&](attn::Mbarrier *empty, const auto &pipe) {
         if (thread == 0) attn::mbarrier_arrive(&empty[pipe.slot]);
     };

@@ -1,11 +1,13 @@
 // Stage 11: exponentials, which bound head_dim 64, spread over an SM's four schedulers: four warpgroups compute where there are
 // rows for two, by splitting the keys. FP32 arithmetic, which holds up wgmma, is spread among the exponentials.
+// Launched as stage 8 is: a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks; with packed rows, of ceil(rows / BLOCK_M) x
+// heads_kv x batch. work_of_block() tells a block its rows, and work_of_group() a warpgroup of a zigzag block.
 
 #include <attn/key_parts.cuh>
 #include <attn/loading_warpgroup.cuh>
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
-#include <attn/observe.cuh>
+#include <attn/observe.cuh> // ATTN_PLACES, ATTN_OBSERVE: for `compare explain`, nothing on a GPU
 #include <attn/packed_rows.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
@@ -128,6 +130,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     };
     const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
     const auto wait_v = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.v_full[pipe.slot], pipe.parity); };
+    // One thread for four warps, as in stage 8.
     const auto release = [&](attn::Mbarrier *empty, const auto &pipe) {
         if (thread == 0) attn::mbarrier_arrive(&empty[pipe.slot]);
     };
@@ -238,7 +241,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
 }
 
-// Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups for four.
+// Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups for four, and a ring of 5 tiles of
+// FP16 or BF16 or, since codes land beside it, of 4.
 template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
 using Tile256x64 =
     Preset<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 1, 64, HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), ROWS>;

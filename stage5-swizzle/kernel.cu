@@ -1,11 +1,11 @@
 // Stage 5: XOR-swizzled tiles, read by ldmatrix into mma.sync. What Q·Kᵀ leaves in a lane is what P·V wants there: scores,
-// probabilities and output stay in registers.
+// probabilities and output stay in registers. Launched as a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks.
 
 #include <attn/code_scores.cuh>
 #include <attn/layout.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
-#include <attn/observe.cuh>
+#include <attn/observe.cuh> // ATTN_PLACES, ATTN_OBSERVE: for `compare explain`, nothing on a GPU
 #include <attn/ptx/barrier.cuh>
 #include <attn/shared.cuh>
 #include <attn/softmax.cuh>
@@ -58,7 +58,7 @@ struct Tile {
     static_assert(STAGES >= 2, "a tile is copied while another is read");
 };
 
-// `Scores`: how Q·Kᵀ is computed.
+// `Scores_`: how Q·Kᵀ is computed, from FP16 or BF16 (HalfScores) or from codes of E4M3 (CodeScores).
 template <class Preset, template <class> class Scores_>
 __device__ __forceinline__ void attend(const AttentionParams &params) {
     using Element = typename Preset::Element;
@@ -150,7 +150,7 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
         mask_scores(0);
     }
     for (int tile = 0; tile < tiles - 1; ++tile) {
-        // K of the next tile and V of this one have landed: this many groups of copies are newer.
+        // K of the next tile and V of this one have landed: this many groups of copies are newer. Tile 0 refills K alone.
         if (tile == 0) attn::cp_async_wait_group<2 * STAGES - 3>();
         else attn::cp_async_wait_group<2 * STAGES - 4>();
         // They have for the whole key group, which has also read K of this tile and V of the previous one: their slots

@@ -4,7 +4,7 @@
 
 #include <attn/mapped_halves.cuh>
 #include <attn/mask.cuh>
-#include <attn/observe.cuh>
+#include <attn/observe.cuh> // ATTN_PLACES, ATTN_OBSERVE: for `compare explain`, nothing on a GPU
 #include <attn/softmax.cuh>
 #include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
@@ -123,8 +123,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale. One row after the other: with both at
-        // once, two blocks per SM leave too few registers at head_dim 64.
+        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale. A row is spread over 4 lanes. One row after
+        // the other: with both at once, two blocks per SM leave too few registers at head_dim 64.
         uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -147,8 +147,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[current.slot]);
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, tile * BLOCK_N, o_acc);
-        // The warpgroup has read K and V of the slot. One thread says so for four warps: a wgmma is of all four, and ends for all at
-        // once.
+        // The warpgroup has read K and V of the slot. One thread may free it for four warps: a wgmma belongs to all four, and the
+        // wait above ends when the whole of it has. Nobody reads the slot by other instructions.
         if (threadIdx.x % 128 == 0) attn::mbarrier_arrive(&smem.empty[current.slot]);
         current.advance();
     }

@@ -1,12 +1,12 @@
 // Stage 8: copies, products and exponentials at the same time. A load-only warpgroup gives its registers to those that compute;
 // P·V of one tile is in flight while the exponentials of the next are computed.
 // Launched as a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks; with packed rows, of ceil(rows / BLOCK_M) x heads_kv x batch,
-// where each key head has seq_q * heads_q / heads_kv rows.
+// where each key head has seq_q * heads_q / heads_kv rows. work_of_block() tells a block its rows.
 
 #include <attn/loading_warpgroup.cuh>
 #include <attn/mapped_halves.cuh>
 #include <attn/mask.cuh>
-#include <attn/observe.cuh>
+#include <attn/observe.cuh> // ATTN_PLACES, ATTN_OBSERVE: for `compare explain`, nothing on a GPU
 #include <attn/packed_rows.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
@@ -112,10 +112,13 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     };
     const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
     const auto wait_v = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.v_full[pipe.slot], pipe.parity); };
+    // One thread may free a slot for four warps: a wgmma belongs to all four, and a wait for it ends when the whole of it has. Reads
+    // by single warps need a barrier of the warpgroup before.
     const auto release = [&](attn::Mbarrier *empty, const auto &pipe) {
         if (thread == 0) attn::mbarrier_arrive(&empty[pipe.slot]);
     };
-    // The two warpgroups alternate over the tiles of all passes, those that they do not see included.
+    // The two warpgroups alternate over the tiles of all passes, those that they do not see included. At the barrier of a turn the
+    // 128 threads wait whose turn it is, and the other 128 arrive when theirs ends.
     const auto take_turn = [&](int tile) {
         if constexpr (Preset::TURNS) {
             const bool is_first = consumer == 0 && pass == 0 && tile == work.tiles - 1;
