@@ -2,8 +2,8 @@
 
 use super::{
     C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C2_STEPS, C3_ROW, C3_ROW_BF16,
-    C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN,
-    c3_floor, c4_tolerance,
+    C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, C4Tolerance, Evidence, SCORE_ROUNDING,
+    SEEDS_MAX, SEEDS_MEAN, c3_floor,
 };
 use crate::format::Format;
 use crate::reference::{Probability, row_index};
@@ -90,11 +90,12 @@ impl Totals {
         let [b, h, s] = row.index;
         let (mut error_square, mut norm_square) = (0.0, 0.0);
         let mut baseline_square = 0.0;
+        let tolerance = C4Tolerance::new(format, row.value_rms);
         for (d, &exact) in row.exact.iter().enumerate() {
             let error = (f64::from(row.output[d]) - exact).abs();
-            let tolerance = c4_tolerance(format, row.value_rms, exact);
             self.max_abs.offer(error, [b, h, s, d]);
-            self.allclose.offer(error / tolerance, [b, h, s, d]);
+            self.allclose
+                .offer(error / tolerance.at(exact), [b, h, s, d]);
             baseline_square += (f64::from(row.baseline[d]) - exact).powi(2);
             self.abs += error;
             error_square += error * error;
