@@ -1,7 +1,8 @@
 //! The sustained regime of timing. A kernel that reaches the power limit of its GPU takes one time
 //! alone, another beside kernels that draw less, and another after a second: clocks follow the mean
 //! power of some hundred milliseconds. So arms take turns of a second, and the first half second of
-//! a turn is not counted. Pure: a [`Stand`] launches kernels and reads the GPU.
+//! a turn is not counted, unless the same arm had the turn before: then the GPU is at the power of
+//! this arm already. Pure: a [`Stand`] launches kernels and reads the GPU.
 
 use crate::telemetry::Reading;
 use std::time::Duration;
@@ -12,7 +13,7 @@ named! {
     pub enum Regime {
         /// Short chunks, interleaved (A B B A) where there are two arms.
         Burst = "burst",
-        /// Turns of a second, of which the first half is not counted.
+        /// Turns of a second, of which the first half is not counted where another arm was before.
         Sustained = "sustained",
     }
 }
@@ -21,7 +22,7 @@ named! {
 /// itself single readings scatter by several percent.
 pub const POWER_SHARE: f64 = 0.9;
 
-/// The first part of a turn, which is not counted.
+/// The first part of a turn after another arm's, or after none; it is not counted.
 pub const SETTLING: Duration = Duration::from_millis(500);
 
 /// The part of a turn that is counted, at least.
@@ -134,8 +135,13 @@ pub fn sustain_at_limit<'r, S: Stand<Error = E>, E>(
 /// Times `arms` arms in turns.
 pub fn sustain<S: Stand>(stand: &mut S, arms: usize) -> Result<SustainedArms, S::Error> {
     let mut turns_of_arms: Vec<Vec<Turn>> = (0..arms).map(|_| Vec::new()).collect();
+    let mut hot_arm = None;
     for arm in turns(arms) {
+        if hot_arm != Some(arm) {
+            settle(stand, arm)?;
+        }
         turns_of_arms[arm].push(Turn::take(stand, arm)?);
+        hot_arm = Some(arm);
     }
     let all_turns = turns_of_arms.iter().flatten();
     let fewest = all_turns.map(|turn| turn.chunks.len()).min().unwrap_or(0);
@@ -149,12 +155,18 @@ pub fn sustain<S: Stand>(stand: &mut S, arms: usize) -> Result<SustainedArms, S:
     Ok(sustained)
 }
 
+/// Launches an arm until the GPU is at its power.
+fn settle<S: Stand>(stand: &mut S, arm: usize) -> Result<(), S::Error> {
+    let start = stand.elapsed();
+    while stand.elapsed() - start < SETTLING {
+        stand.chunk(arm)?;
+    }
+    Ok(())
+}
+
 impl Turn {
+    /// Takes the counted part of a turn.
     fn take<S: Stand>(stand: &mut S, arm: usize) -> Result<Self, S::Error> {
-        let start = stand.elapsed();
-        while stand.elapsed() - start < SETTLING {
-            stand.chunk(arm)?;
-        }
         let counted_from = stand.elapsed();
         let energy_before = stand.energy_mj();
         let mut chunks = Vec::new();
