@@ -3,6 +3,7 @@
 //! launch between two events, which an idle stream and the events lengthen.
 
 pub mod claim;
+pub mod race;
 pub mod roofline;
 pub mod stats;
 pub mod sustained;

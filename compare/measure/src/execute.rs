@@ -5,13 +5,13 @@
 use super::plan::{Mode, Plan, PlannedCase, Round};
 use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
-use super::timed_problem::TimedProblem;
+use super::timed_problem::{TimedOutputs, TimedProblem};
 use super::timer::{Kernel, Timer};
 use crate::input::FileInput;
 use crate::machine;
 use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::BackendKind;
-use common::device::cuda::{CudaDevice, CudaError};
+use common::device::cuda::{CudaDevice, CudaError, RotatedOutput};
 use common::inputs::Inputs;
 use common::metric::Metric;
 use common::problem::Problem;
@@ -29,8 +29,8 @@ use results::judge::list::{Grouped, distinct, grouped};
 use results::judge::state::is_green;
 use results::table::session::claims;
 use results::table::{Kind, ProblemPlace, Relation, Row, Run, Subject, measured};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ pub struct Executor<'a> {
     pub samples_elsewhere: usize,
     /// The largest number of cases that are launched before they are judged; at least 1.
     pub in_flight: usize,
+    /// The library's choices on the plan's random problems, which are timed in full there.
+    pub chosen: BTreeMap<ProblemPlace, Subject>,
 }
 
 /// The warm-up of an arm that is timed right after another. Claims, which are judged on pairs, use
@@ -83,6 +85,7 @@ impl<'a> Executor<'a> {
             timing: TimingPlan::default(),
             samples_elsewhere: SAMPLES_ELSEWHERE,
             in_flight: IN_FLIGHT_PER_PROCESSOR * machine::processors(),
+            chosen: BTreeMap::new(),
         }
     }
 
@@ -388,10 +391,48 @@ impl<'a> Executor<'a> {
         run: &mut Run,
     ) -> Result<(), ExecuteError> {
         let problem = &self.plan.draws[number];
+        let place = ProblemPlace::of(problem);
         let plan = TimingPlan {
             settling: Duration::from_millis(1),
             ..self.timing.clone()
         };
+        let contestants = self.contestants(subjects, problem);
+        let choice = self.chosen.get(&place);
+        let chosen = contestants
+            .iter()
+            .position(|contestant| Some(contestant.subject) == choice);
+        let kernels: Vec<Kernel<'_>> = contestants.iter().map(Contestant::kernel).collect();
+        let mut timed = TimedProblem::new(device, problem)?;
+        let ranked = device.rank(&kernels, chosen, &timed.pool, &plan)?;
+        let mut finishers = Vec::new();
+        for (contestant, result) in contestants.iter().zip(ranked) {
+            let kind = Kind::RandomTime(place.clone());
+            let row = Row::new(contestant.subject, kind).figure(Metric::Draw, number);
+            match result {
+                Ok(turn) => finishers.push(Finisher {
+                    row: row.figure(Metric::P50, turn.us),
+                    outputs: turn.outputs,
+                    probability: contestant.prepared.kernel.probability,
+                }),
+                Err(error) => run.append(row.verdict(&measured::not_launched(&error.to_string()))),
+            }
+        }
+        let outputs: Vec<_> = finishers.iter().map(Finisher::timed_outputs).collect();
+        let judged = timed
+            .judge_all(device, &outputs)
+            .map_err(|source| no_reference(place, source))?;
+        for (finisher, outcome) in finishers.into_iter().zip(judged) {
+            run.append(finisher.row.with_verdicts(measured::failed(&outcome.gates)));
+        }
+        Ok(())
+    }
+
+    /// Returns the variants that can run a problem, in the order of `subjects`.
+    fn contestants<'s>(
+        &'s self,
+        subjects: &[&'s Subject],
+        problem: &Problem,
+    ) -> Vec<Contestant<'s>> {
         let mut contestants = Vec::new();
         for &subject in subjects {
             let stage = self.stage(subject.stage());
@@ -403,25 +444,7 @@ impl<'a> Executor<'a> {
                 });
             }
         }
-        let kernels: Vec<Kernel<'_>> = contestants.iter().map(Contestant::kernel).collect();
-        let mut timed = TimedProblem::new(device, problem)?;
-        let ranked = device.rank(&kernels, &timed.pool, &plan)?;
-        for (contestant, result) in contestants.iter().zip(ranked) {
-            let kind = Kind::RandomTime(ProblemPlace::of(problem));
-            let row = Row::new(contestant.subject, kind).figure(Metric::Draw, number);
-            run.append(match result {
-                Ok(turn) => {
-                    let probability = contestant.prepared.kernel.probability;
-                    let judged = timed
-                        .judge(device, &turn.outputs, probability)
-                        .map_err(|source| no_reference(ProblemPlace::of(problem), source))?;
-                    row.figure(Metric::P50, turn.us)
-                        .with_verdicts(measured::failed(&judged.gates))
-                }
-                Err(error) => row.verdict(&measured::not_launched(&error.to_string())),
-            });
-        }
-        Ok(())
+        contestants
     }
 
     /// Times every two variants of [`interleaved`] against each other.
@@ -581,6 +604,23 @@ impl Contestant<'_> {
         Kernel {
             stage: self.stage,
             prepared: &self.prepared,
+        }
+    }
+}
+
+/// A variant that has a time on a random problem, and is still to be judged.
+struct Finisher {
+    /// The row without its verdicts.
+    row: Row,
+    outputs: Vec<RotatedOutput>,
+    probability: Probability,
+}
+
+impl Finisher {
+    fn timed_outputs(&self) -> TimedOutputs<'_> {
+        TimedOutputs {
+            outputs: &self.outputs,
+            probability: self.probability,
         }
     }
 }

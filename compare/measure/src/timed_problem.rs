@@ -13,6 +13,7 @@ use common::problem::Problem;
 use common::reference::{Probability, Reference, ReferenceError};
 use common::timing::SpeedOfLight;
 use common::verdict::{GateId, GateResult, Verdict};
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -33,6 +34,14 @@ pub struct Judged {
     pub max_abs: f64,
     /// The first failure of each gate, or one pass.
     pub gates: Vec<GateResult>,
+}
+
+/// The outputs that a kernel left which was timed.
+#[derive(Clone, Copy)]
+pub struct TimedOutputs<'a> {
+    pub outputs: &'a [RotatedOutput],
+    /// The type in which the kernel holds P.
+    pub probability: Probability,
 }
 
 /// An output without gaps between its rows.
@@ -114,39 +123,25 @@ impl TimedProblem {
         probability: Probability,
     ) -> Result<Judged, ReferenceError> {
         let pool = Rc::clone(&self.pool);
-        let staged = |output: &RotatedOutput| &pool.contents()[output.input];
-        let mut dense = Vec::new();
-        for output in outputs {
-            dense.push(DenseOutput {
-                set: output.input,
-                values: staged(output).values(&output.execution.output),
-            });
+        let references = self.references(timer, probability)?;
+        Ok(judge_buffers(pool.contents(), references, outputs))
+    }
+
+    /// Judges likewise what each of many kernels left, on all processors.
+    pub fn judge_all(
+        &mut self,
+        timer: &dyn Timer,
+        kernels: &[TimedOutputs<'_>],
+    ) -> Result<Vec<Judged>, ReferenceError> {
+        for kernel in kernels {
+            self.references(timer, kernel.probability)?;
         }
-        let Judged { max_abs, mut gates } = self.judge_dense(timer, &dense, probability, None)?;
-        gates.retain(|result| result.gate != GateId::C4);
-        for output in outputs {
-            let buffers: Vec<_> = check::buffers(staged(output), &output.execution).collect();
-            gates.push(gate::c6(&buffers));
-        }
-        for input in 0..pool.contents().len() {
-            let repeats: Vec<Repeat<'_>> = dense
-                .iter()
-                .filter(|output| output.set == input)
-                .map(|output| Repeat {
-                    label: "timed buffers",
-                    output: &output.values,
-                    lse: None,
-                })
-                .collect();
-            // Equal outputs were merged: more than one means that launches differ.
-            if repeats.len() > 1 {
-                gates.push(gate::c5(&self.problem, &repeats));
-            }
-        }
-        Ok(Judged {
-            max_abs,
-            gates: one_of_each(gates),
-        })
+        let (contents, references) = (self.pool.contents(), &self.references);
+        let judged = kernels
+            .par_iter()
+            .map(|kernel| judge_buffers(contents, &references[&kernel.probability], kernel.outputs))
+            .collect();
+        Ok(judged)
     }
 
     /// Judges C1 to C4 on outputs of a program that holds P in `probability`. A program that holds
@@ -164,6 +159,47 @@ impl TimedProblem {
     }
 }
 
+/// Judges as [`TimedProblem::judge`] does, by the staged inputs and the reference of each input set.
+fn judge_buffers(
+    contents: &[Staged],
+    references: &[Reference],
+    outputs: &[RotatedOutput],
+) -> Judged {
+    let problem = &contents[0].problem;
+    let dense: Vec<DenseOutput> = outputs
+        .par_iter()
+        .map(|output| DenseOutput {
+            set: output.input,
+            values: contents[output.input].values(&output.execution.output),
+        })
+        .collect();
+    let Judged { max_abs, mut gates } = judge(problem, references, &dense, None);
+    gates.retain(|result| result.gate != GateId::C4);
+    for output in outputs {
+        let buffers: Vec<_> = check::buffers(&contents[output.input], &output.execution).collect();
+        gates.push(gate::c6(&buffers));
+    }
+    for input in 0..contents.len() {
+        let repeats: Vec<Repeat<'_>> = dense
+            .iter()
+            .filter(|output| output.set == input)
+            .map(|output| Repeat {
+                label: "timed buffers",
+                output: &output.values,
+                lse: None,
+            })
+            .collect();
+        // Equal outputs were merged: more than one means that launches differ.
+        if repeats.len() > 1 {
+            gates.push(gate::c5(problem, &repeats));
+        }
+    }
+    Judged {
+        max_abs,
+        gates: one_of_each(gates),
+    }
+}
+
 /// Judges as [`TimedProblem::judge_dense`] does, by one reference per input set.
 fn judge(
     problem: &Problem,
@@ -171,14 +207,17 @@ fn judge(
     outputs: &[DenseOutput],
     e4m3_scale: Option<f32>,
 ) -> Judged {
-    let mut max_abs = None;
-    let mut gates = Vec::new();
     // An output that could not be read has the wrong length, which every gate fails.
-    for DenseOutput { set, values } in outputs {
-        let (error, results) = match e4m3_scale {
+    let judged: Vec<_> = outputs
+        .par_iter()
+        .map(|DenseOutput { set, values }| match e4m3_scale {
             None => numeric(problem, &references[*set], values),
             Some(scale) => numeric(problem, &in_e4m3(&references[*set], scale), values),
-        };
+        })
+        .collect();
+    let mut max_abs = None;
+    let mut gates = Vec::new();
+    for (error, results) in judged {
         max_abs = Some(max_abs.map_or(error, |largest| worse(largest, error)));
         gates.extend(results);
     }

@@ -49,7 +49,9 @@ pub trait Timer {
         plan: &Plan,
     ) -> Result<TimedPair, CudaError>;
 
-    /// Times all kernels in turns, quickly. A kernel that fails has its error in place of a time.
+    /// Times all kernels in turns, quickly: in full those that may be the fastest, and the one with
+    /// the index `chosen` (see [`common::timing::race`]). A kernel that fails has its error in place
+    /// of a time.
     ///
     /// # Errors
     ///
@@ -57,6 +59,7 @@ pub trait Timer {
     fn rank(
         &self,
         kernels: &[Kernel<'_>],
+        chosen: Option<usize>,
         pool: &Rc<InputPool>,
         plan: &Plan,
     ) -> Result<Vec<RankedArm>, CudaError>;
@@ -103,6 +106,7 @@ impl Timer for CudaDevice {
     fn rank(
         &self,
         kernels: &[Kernel<'_>],
+        chosen: Option<usize>,
         pool: &Rc<InputPool>,
         plan: &Plan,
     ) -> Result<Vec<RankedArm>, CudaError> {
@@ -110,6 +114,6 @@ impl Timer for CudaDevice {
             .iter()
             .map(|kernel| self.arm(kernel.stage, kernel.prepared, pool))
             .collect();
-        self.rank(arms, plan)
+        self.rank(arms, chosen, plan)
     }
 }

@@ -5,6 +5,7 @@ mod sustained;
 use super::arm::microseconds;
 use super::{Arm, CudaDevice, CudaError, RotatedOutput};
 use crate::telemetry::Reading;
+use crate::timing::race::race;
 use crate::timing::stats::{Summary, percentile};
 use crate::timing::sustained::{Load, Sustained};
 use crate::timing::{self, Comparison, HostCheck, Measurement, Plan, falsifying_variable};
@@ -42,12 +43,6 @@ pub struct Ranked {
     /// The outputs of one replay after fresh poison, of one set for each contents.
     pub outputs: Vec<RotatedOutput>,
 }
-
-/// The number of samples of an arm that is ranked.
-const ROUNDS: usize = 9;
-
-/// The factor of the fastest arm's time from which an arm has one sample only.
-const HOPELESS: f64 = 2.0;
 
 /// The length of a run for a telemetry reading and a host check.
 const LONG_RUN_US: f64 = 20_000.0;
@@ -111,8 +106,8 @@ impl CudaDevice {
         })
     }
 
-    /// Times arms to rank them, not to judge a claim. An arm that fails has its error in place of a
-    /// time.
+    /// Times arms to rank them, not to judge a claim, in a [`race`] out of which the `chosen` arm
+    /// never drops. An arm that fails has its error in place of a time.
     ///
     /// # Errors
     ///
@@ -120,37 +115,36 @@ impl CudaDevice {
     pub fn rank<'d>(
         &'d self,
         arms: Vec<Result<Arm<'d>, CudaError>>,
+        chosen: Option<usize>,
         plan: &Plan,
     ) -> Result<Vec<RankedArm>, CudaError> {
         self.prepare_to_time()?;
         let events = self.timing_events(2)?;
-        let mut candidates: Vec<Result<Candidate<'d>, CudaError>> = arms
-            .into_iter()
-            .map(|arm| Candidate::prepare(arm?, plan))
-            .collect();
-        // The first round warms up.
-        for round in 0..=ROUNDS {
-            let fastest = candidates
-                .iter()
-                .flatten()
-                .filter_map(|candidate| candidate.us.first().copied())
-                .fold(f64::INFINITY, f64::min);
-            for slot in &mut candidates {
-                let Ok(candidate) = slot else { continue };
-                if candidate.is_slower_than(HOPELESS * fastest) {
-                    continue;
-                }
-                match candidate.arm.sample(&events) {
-                    Ok(_) if round == 0 => {}
-                    Ok(sample) => candidate.us.push(sample),
-                    Err(error) => *slot = Err(error),
-                }
-            }
+        let mut prepared: Vec<Result<Arm<'d>, CudaError>> = Vec::new();
+        for slot in arms {
+            prepared.push(slot.and_then(|mut arm| {
+                arm.build_graph(plan)?;
+                Ok(arm)
+            }));
             self.check_usable()?;
         }
-        let ranked = candidates
+        let samples = race(prepared.len(), chosen, |index| {
+            // After a hang every further launch would wait for the watchdog.
+            self.check_usable().ok()?;
+            let sample = prepared[index].as_ref().ok()?.sample(&events);
+            match sample {
+                Ok(us) => Some(us),
+                Err(error) => {
+                    prepared[index] = Err(error);
+                    None
+                }
+            }
+        });
+        self.check_usable()?;
+        let ranked = prepared
             .into_iter()
-            .map(|candidate| candidate?.finish(&events))
+            .zip(samples)
+            .map(|(arm, us)| arm?.rank(us, &events))
             .collect();
         self.check_usable()?;
         Ok(ranked)
@@ -193,41 +187,20 @@ impl Arm<'_> {
         self.build_graph(plan)?;
         Ok(self.timed_graph()?.launches)
     }
-}
 
-/// An arm that is ranked, and its samples.
-struct Candidate<'d> {
-    arm: Arm<'d>,
-    us: Vec<f64>,
-}
-
-impl<'d> Candidate<'d> {
-    fn prepare(mut arm: Arm<'d>, plan: &Plan) -> Result<Self, CudaError> {
-        arm.poison()?;
-        arm.build_graph(plan)?;
-        Ok(Self {
-            arm,
-            us: Vec::new(),
-        })
-    }
-
-    fn is_slower_than(&self, us: f64) -> bool {
-        self.us.first().is_some_and(|first| *first > us)
-    }
-
-    /// Summarises the samples, and fills the outputs once more.
-    fn finish(mut self, events: &[CudaEvent]) -> Result<Ranked, CudaError> {
-        self.us.sort_unstable_by(f64::total_cmp);
-        self.arm.poison()?;
-        self.arm.sample(events)?;
-        let contents = match &self.arm.pool {
+    /// Summarises samples, and fills the outputs once more.
+    fn rank(mut self, mut samples: Vec<f64>, events: &[CudaEvent]) -> RankedArm {
+        samples.sort_unstable_by(f64::total_cmp);
+        self.poison()?;
+        self.sample(events)?;
+        let contents = match &self.pool {
             Some(pool) => pool.contents().len(),
             None => 0,
         };
         let mut outputs = Vec::new();
-        self.arm.collect_outputs_of(contents, &mut outputs)?;
+        self.collect_outputs_of(contents, &mut outputs)?;
         Ok(Ranked {
-            us: percentile(&self.us, 0.5),
+            us: percentile(&samples, 0.5),
             outputs,
         })
     }

@@ -460,6 +460,8 @@ struct GpuDouble {
     timed: RefCell<Vec<String>>,
     /// The warm-up of each arm that was timed alone.
     warm_ups: RefCell<Vec<Duration>>,
+    /// The variant that was chosen in each ranking.
+    chosen: RefCell<Vec<Option<String>>>,
     /// Whether its references are not the host's.
     disagrees: bool,
     /// The power that it draws while a kernel runs.
@@ -544,6 +546,7 @@ impl GpuDouble {
             fault: |_| (),
             timed: RefCell::default(),
             warm_ups: RefCell::default(),
+            chosen: RefCell::default(),
             disagrees: false,
             power_w: Some(300.0),
         }
@@ -677,10 +680,13 @@ impl Timer for GpuDouble {
     fn rank(
         &self,
         kernels: &[Kernel<'_>],
+        chosen: Option<usize>,
         pool: &Rc<InputPool>,
         plan: &TimingPlan,
     ) -> Result<Vec<RankedArm>, CudaError> {
         assert!(plan.settling < TimingPlan::default().settling);
+        let chosen_variant = chosen.map(|index| kernels[index].prepared.kernel.variant.clone());
+        self.chosen.borrow_mut().push(chosen_variant);
         let mut ranked = Vec::new();
         for kernel in kernels {
             let outputs = self.outputs(kernel.prepared, pool);
@@ -719,7 +725,16 @@ fn drawn(gpu: &GpuDouble, log: &mut Log) -> DrawnRun {
     let small = ["1x1x17x64", "1x2:1x9x64"].map(|shape| problem(shape, Dtype::F16));
     planned.plan.draws = small.to_vec();
     let mut run = judged(None);
-    let outcome = planned.executor().draws(gpu, &mut run, log);
+    let executor = Executor {
+        chosen: [
+            (ProblemPlace::of(&small[0]), WMMA.into()),
+            // The library may choose what this run does not time.
+            (ProblemPlace::of(&small[1]), testing::CPASYNC.into()),
+        ]
+        .into(),
+        ..planned.executor()
+    };
+    let outcome = executor.draws(gpu, &mut run, log);
     let mut times = Vec::new();
     for row in run.table.random_times() {
         let us = row.value(Metric::P50);
@@ -744,6 +759,14 @@ fn every_green_variant_is_timed_on_random_problems() {
     stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 Some(20.0) []
     stage0-scalar/wmma-qk-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
     ");
+}
+
+#[test]
+fn what_the_library_chooses_is_timed_in_full_on_random_problems() {
+    let gpu = GpuDouble::new(20.0);
+    drawn(&gpu, &mut Log::default());
+    let chosen = gpu.chosen.borrow();
+    assert_eq!(*chosen, [Some("wmma-qk-32x64".to_string()), None]);
 }
 
 #[test]
