@@ -2,9 +2,10 @@
 
 use crate::progress::Progress;
 use anyhow::Context;
+use measure::estimate::Spent;
 use measure::interrupt::interrupted;
 use measure::plan::PlannedCase;
-use measure::sink::{ExecuteError, Sink, TIMING_STEPS};
+use measure::sink::{ExecuteError, LARGE_TIMING, PAIR, RANDOM_PROBLEM, Sink, TIMING};
 use measure::summary::summarise;
 use results::table::Run;
 use std::path::Path;
@@ -41,12 +42,15 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Returns the time of the steps so far in which kernels were timed.
-    pub fn timing_time(&self) -> Duration {
-        TIMING_STEPS
-            .iter()
-            .map(|kind| self.progress.spent(kind))
-            .sum()
+    /// Returns how long a run of this length was in the steps so far.
+    pub fn spent(&self, total: Duration) -> Spent {
+        Spent {
+            total,
+            small: self.progress.spent(TIMING),
+            large: self.progress.spent(LARGE_TIMING),
+            random: self.progress.spent(RANDOM_PROBLEM),
+            pairs: self.progress.spent(PAIR),
+        }
     }
 }
 

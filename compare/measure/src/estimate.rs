@@ -19,29 +19,33 @@ const LEAST_SHARE: usize = 10;
 pub struct Took {
     pub tier: Tier,
     pub backend: BackendKind,
-    pub cases: usize,
-    /// The time of the whole run.
-    pub seconds: f64,
-    /// The number of times that were taken: of kernels, each alone, and of random problems.
-    pub timings: usize,
-    /// The part of the seconds in which kernels were timed, alone and in pairs, and what they left
-    /// was judged.
-    pub timing_seconds: f64,
+    pub done: Work,
+    pub spent: Spent,
 }
 
 /// The work of a run, done or planned.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     pub cases: usize,
-    pub timings: usize,
+    /// The kernels that are timed alone, in less than a second each.
+    pub small: usize,
+    /// The kernels that are timed alone on problems that take longer.
+    pub large: usize,
+    /// The random problems on which all variants are timed.
+    pub random: usize,
 }
 
 /// The time that a run spent.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     pub total: Duration,
-    /// The part in which kernels were timed.
-    pub timing: Duration,
+    /// The parts in which [`Work::small`], [`Work::large`] and [`Work::random`] were timed, and what
+    /// they left was judged.
+    pub small: Duration,
+    pub large: Duration,
+    pub random: Duration,
+    /// The part in which kernels were timed in pairs. How many there are shows only then.
+    pub pairs: Duration,
 }
 
 /// Reads what runs below `folder` took: the last of each kind. Nothing where there is none, or a
@@ -63,7 +67,7 @@ pub fn keep(folder: &Path, took: Took) {
 }
 
 fn is_alike(one: &Took, other: &Took) -> bool {
-    (one.tier, one.backend) == (other.tier, other.backend)
+    one.is_of(other.tier, other.backend, other.done)
 }
 
 /// Estimates a run: `1,234 cases: about 3 min, by the last such run here (1,180 in 170 s)`; without
@@ -72,15 +76,15 @@ pub fn line(before: &[Took], tier: Tier, backend: BackendKind, planned: Work) ->
     let cases = format!("{} cases", common::metric::grouped(planned.cases as u64));
     let last = before
         .iter()
-        .find(|took| (took.tier, took.backend) == (tier, backend));
+        .find(|took| took.is_of(tier, backend, planned));
     if let Some(took) = last
         && let Some(seconds) = took.seconds_of(planned)
     {
         return format!(
             "{cases}: about {}, by the last such run here ({} in {})",
             duration(seconds),
-            common::metric::grouped(took.cases as u64),
-            duration(took.seconds)
+            common::metric::grouped(took.done.cases as u64),
+            duration(took.spent.total.as_secs_f64())
         );
     }
     format!("{cases}; how long they take is said once some have run")
@@ -94,36 +98,48 @@ fn duration(seconds: f64) -> String {
     }
 }
 
+impl Work {
+    /// Returns the number of kernels that are timed alone.
+    fn alone(&self) -> usize {
+        self.small + self.large
+    }
+}
+
 impl Took {
-    /// Makes the record of a run that did this work.
-    pub fn new(tier: Tier, backend: BackendKind, done: Work, spent: Spent) -> Self {
-        Self {
-            tier,
-            backend,
-            cases: done.cases,
-            seconds: spent.total.as_secs_f64(),
-            timings: done.timings,
-            timing_seconds: spent.timing.as_secs_f64(),
-        }
+    /// Returns whether it tells about such work: a run on random problems has few cases, whatever
+    /// its tier.
+    fn is_of(&self, tier: Tier, backend: BackendKind, work: Work) -> bool {
+        let has_random = self.done.random > 0;
+        (self.tier, self.backend, has_random) == (tier, backend, work.random > 0)
     }
 
-    /// Estimates the time of another run: that of cases by their number, and that of timing by the
-    /// number of timings. Returns nothing where this run had too few of either.
+    /// Estimates the time of another run: that of cases and that of each kind of timing by their
+    /// number, and that of pairs by the number of kernels that are timed alone. Returns nothing
+    /// where this run had too few cases, or none of a kind that is planned.
     fn seconds_of(&self, planned: Work) -> Option<f64> {
-        if self.cases == 0 || self.cases * LEAST_SHARE < planned.cases {
+        let Self { done, spent, .. } = self;
+        if done.cases * LEAST_SHARE < planned.cases {
             return None;
         }
-        let checking_seconds = (self.seconds - self.timing_seconds).max(0.0);
-        let seconds_per_case = checking_seconds / self.cases as f64;
-        let checking = seconds_per_case * planned.cases as f64;
-        if planned.timings == 0 {
-            return Some(checking);
+        let timing = spent.small + spent.large + spent.random + spent.pairs;
+        let checking = spent.total.saturating_sub(timing);
+        let mut seconds = 0.0;
+        for (time, done_number, planned_number) in [
+            (checking, done.cases, planned.cases),
+            (spent.small, done.small, planned.small),
+            (spent.large, done.large, planned.large),
+            (spent.random, done.random, planned.random),
+            (spent.pairs, done.alone(), planned.alone()),
+        ] {
+            if planned_number == 0 {
+                continue;
+            }
+            if done_number == 0 {
+                return None;
+            }
+            seconds += time.as_secs_f64() / done_number as f64 * planned_number as f64;
         }
-        if self.timings == 0 {
-            return None;
-        }
-        let seconds_per_timing = self.timing_seconds / self.timings as f64;
-        Some(checking + seconds_per_timing * planned.timings as f64)
+        Some(seconds)
     }
 }
 
@@ -132,16 +148,23 @@ mod tests {
     use super::*;
     /// Makes the work of cases without timings.
     fn cases(cases: usize) -> Work {
-        Work { cases, timings: 0 }
+        Work {
+            cases,
+            ..Work::default()
+        }
     }
 
     /// Makes the record of a run in the emulator.
     fn took(tier: Tier, done: usize, seconds: u64) -> Took {
-        let spent = Spent {
-            total: Duration::from_secs(seconds),
-            timing: Duration::ZERO,
-        };
-        Took::new(tier, BackendKind::Emulated, cases(done), spent)
+        Took {
+            tier,
+            backend: BackendKind::Emulated,
+            done: cases(done),
+            spent: Spent {
+                total: Duration::from_secs(seconds),
+                ..Spent::default()
+            },
+        }
     }
 
     /// Estimates a run in the emulator after one of each of two tiers.
@@ -156,7 +179,7 @@ mod tests {
         keep(folder.path(), took(Tier::T1, 1000, 180));
         let path = folder.path().join(FILE);
         let text = std::fs::read_to_string(&path).unwrap();
-        let older = text.replace("timing_seconds", "sustained_seconds");
+        let older = text.replace("pairs", "timing_seconds");
         assert_ne!(older, text);
         std::fs::write(&path, older).unwrap();
         assert_eq!(read(folder.path()), []);
@@ -191,18 +214,21 @@ mod tests {
         );
     }
 
-    /// Estimates a run on a GPU, after one that took 100 s for 1,000 cases, and `timing_seconds`
-    /// for `timings`.
-    fn after_timed_run(timings: usize, timing_seconds: u64, planned: Work) -> String {
-        let done = Work {
-            cases: 1000,
-            timings,
-        };
-        let spent = Spent {
-            total: Duration::from_secs(100 + timing_seconds),
-            timing: Duration::from_secs(timing_seconds),
-        };
-        let before = [Took::new(Tier::T2, BackendKind::Cuda, done, spent)];
+    /// Estimates a run on a GPU, after one that took 100 s for 1,000 cases, and the rest for `done`.
+    fn after_timed_run(done: Work, spent: Spent, planned: Work) -> String {
+        let timing = spent.small + spent.large + spent.random + spent.pairs;
+        let before = [Took {
+            tier: Tier::T2,
+            backend: BackendKind::Cuda,
+            done: Work {
+                cases: 1000,
+                ..done
+            },
+            spent: Spent {
+                total: Duration::from_secs(100) + timing,
+                ..spent
+            },
+        }];
         let text = line(&before, Tier::T2, BackendKind::Cuda, planned);
         match text.split_once(", by") {
             Some((estimate, _)) => estimate.to_string(),
@@ -210,52 +236,106 @@ mod tests {
         }
     }
 
+    /// Estimates after a run that took 20 s for 40 small timings, and 60 s for 15 large ones.
+    fn after_small_and_large(planned: Work) -> String {
+        let done = Work {
+            small: 40,
+            large: 15,
+            ..Work::default()
+        };
+        let spent = Spent {
+            small: Duration::from_secs(20),
+            large: Duration::from_secs(60),
+            ..Spent::default()
+        };
+        after_timed_run(done, spent, planned)
+    }
+
     #[test]
     fn timing_takes_as_long_per_timing_as_in_the_last_run() {
         let as_before = Work {
             cases: 1000,
-            timings: 40,
+            small: 40,
+            large: 15,
+            random: 0,
+        };
+        assert_eq!(after_small_and_large(as_before), "1,000 cases: about 3 min");
+    }
+
+    #[test]
+    fn large_timings_are_estimated_by_large_ones_and_small_by_small() {
+        let small = Work {
+            cases: 100,
+            small: 100,
+            ..Work::default()
+        };
+        assert_eq!(after_small_and_large(small), "100 cases: about 60 s");
+        let large = Work {
+            cases: 100,
+            large: 100,
+            ..Work::default()
+        };
+        assert_eq!(after_small_and_large(large), "100 cases: about 7 min");
+    }
+
+    #[test]
+    fn pairs_are_as_many_as_kernels_that_are_timed_alone() {
+        let done = Work {
+            small: 40,
+            ..Work::default()
+        };
+        let spent = Spent {
+            small: Duration::from_secs(20),
+            pairs: Duration::from_secs(40),
+            ..Spent::default()
+        };
+        let half = Work {
+            cases: 100,
+            small: 20,
+            ..Work::default()
+        };
+        assert_eq!(after_timed_run(done, spent, half), "100 cases: about 40 s");
+    }
+
+    #[test]
+    fn random_problems_are_estimated_by_random_problems() {
+        let done = Work {
+            random: 100,
+            ..Work::default()
+        };
+        let spent = Spent {
+            random: Duration::from_secs(120),
+            ..Spent::default()
+        };
+        let planned = Work {
+            cases: 100,
+            random: 240,
+            ..Work::default()
         };
         assert_eq!(
-            after_timed_run(40, 80, as_before),
-            "1,000 cases: about 3 min"
+            after_timed_run(done, spent, planned),
+            "100 cases: about 5 min"
         );
-        let few_timings = Work {
-            cases: 500,
-            timings: 10,
-        };
         assert_eq!(
-            after_timed_run(40, 80, few_timings),
-            "500 cases: about 70 s"
+            after_small_and_large(planned),
+            "100 cases; how long they take is said once some have run"
         );
     }
 
     #[test]
     fn a_run_without_timings_takes_the_time_of_its_cases() {
-        assert_eq!(after_timed_run(40, 80, cases(500)), "500 cases: about 50 s");
-    }
-
-    /// It has as many timings as cases, which take most of its time.
-    #[test]
-    fn a_run_of_few_cases_that_are_all_timed_is_estimated_by_its_timings() {
-        let all_timed = Work {
-            cases: 64,
-            timings: 64,
-        };
-        assert_eq!(
-            after_timed_run(100, 500, all_timed),
-            "64 cases: about 5 min"
-        );
+        assert_eq!(after_small_and_large(cases(500)), "500 cases: about 50 s");
     }
 
     #[test]
     fn timing_is_not_estimated_by_a_run_that_timed_nothing() {
         let timed = Work {
             cases: 500,
-            timings: 10,
+            small: 10,
+            ..Work::default()
         };
         assert_eq!(
-            after_timed_run(0, 0, timed),
+            after_timed_run(Work::default(), Spent::default(), timed),
             "500 cases; how long they take is said once some have run"
         );
     }

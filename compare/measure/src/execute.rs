@@ -2,8 +2,9 @@
 //! given problem's; then come the cases that no time waits for, counters, and the pairs that claims
 //! compare.
 
-use super::plan::{Mode, Plan, PlannedCase, Round};
-use super::sink::{ExecuteError, Sink};
+use super::estimate::Work;
+use super::plan::{Mode, Plan, PlannedCase, Round, is_timed_at_once};
+use super::sink::{ExecuteError, LARGE_TIMING, PAIR, RANDOM_PROBLEM, Sink, TIMING};
 use super::summary::summarise;
 use super::timed_problem::{TimedOutputs, TimedProblem};
 use super::timer::{Kernel, Timer};
@@ -73,6 +74,10 @@ pub struct Executor<'a> {
 /// the full warm-up.
 const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
 
+/// The settling of such an arm: its clocks are up but for what the judging of the other one let
+/// them sink. It sizes the graph alone; the warm-up follows before any sample.
+const SETTLING_AFTER_ANOTHER: Duration = Duration::from_millis(20);
+
 impl<'a> Executor<'a> {
     /// Makes an executor that runs in the emulator only.
     pub fn new(plan: &'a Plan, stages: &'a [LoadedStage]) -> Self {
@@ -129,7 +134,6 @@ impl<'a> Executor<'a> {
     ) -> Result<(), ExecuteError> {
         let mut asked: Vec<PlannedCase> = Vec::new();
         let mut inputs = None;
-        let mut timed = 0;
         for Round { cases, timings } in self.plan.rounds() {
             self.cases(&cases, &mut inputs, run, sink)?;
             let Some(used_benches) = benches.as_deref_mut() else {
@@ -140,8 +144,7 @@ impl<'a> Executor<'a> {
             let mut judged = run.clone();
             summarise(&mut judged, &asked);
             let green = green(&View::alone(&judged), timings);
-            self.time(used_benches, &green, timed, run, sink)?;
-            timed += green.len();
+            self.time(used_benches, &green, run, sink)?;
         }
         Ok(())
     }
@@ -305,17 +308,15 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Times each of `timings`; `timed` others were before.
+    /// Times each of `timings`.
     fn time(
         &self,
         benches: &mut Benches<'_>,
         timings: &[(Problem, Subject)],
-        timed: usize,
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
         let zero_us = benches.zero_us;
-        let mut done = timed;
         // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         // Problem by problem, so that all variants read the same buffers.
@@ -326,16 +327,14 @@ impl<'a> Executor<'a> {
         } in grouped(by_problem)
         {
             let timer = benches.timer;
-            let bench = benches.open(&problem)?;
             arm_plan.samples = if problem.has_claims() {
                 self.timing.samples
             } else {
                 self.samples_elsewhere
             };
             for subject in subjects {
-                let label = format!("{subject} {}", problem.shape.name());
-                sink.on_start("timing", &label, done, self.plan.timings.len());
-                done += 1;
+                self.begin_timing(benches, subject, &problem, sink);
+                let bench = benches.open(&problem)?;
                 let stage = self.stage(subject.stage());
                 let Ok(prepared) = stage.prepare(subject.name(), &problem) else {
                     continue;
@@ -347,6 +346,7 @@ impl<'a> Executor<'a> {
                 let kernel_timed = timer.time(kernel, &bench.pool, &arm_plan)?;
                 let measurement = &kernel_timed.measurement;
                 arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
+                arm_plan.settling = arm_plan.settling.min(SETTLING_AFTER_ANOTHER);
                 let judged = bench
                     .judge(timer, &kernel_timed.outputs, prepared.kernel.probability)
                     .map_err(|source| no_reference(ProblemPlace::of(&problem), source))?;
@@ -359,6 +359,25 @@ impl<'a> Executor<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Takes note that a kernel is timed next.
+    fn begin_timing(
+        &self,
+        benches: &mut Benches<'_>,
+        subject: &Subject,
+        problem: &Problem,
+        sink: &mut dyn Sink,
+    ) {
+        let planned = self.plan.work();
+        let label = format!("{subject} {}", problem.shape.name());
+        if is_timed_at_once(problem) {
+            sink.on_start(TIMING, &label, benches.begun.small, planned.small);
+            benches.begun.small += 1;
+        } else {
+            sink.on_start(LARGE_TIMING, &label, benches.begun.large, planned.large);
+            benches.begun.large += 1;
+        }
     }
 
     /// Times all green variants of the plan's cases on each of its random problems, and judges
@@ -375,7 +394,7 @@ impl<'a> Executor<'a> {
         let total = self.plan.draws.len();
         for (number, problem) in self.plan.draws.iter().enumerate() {
             let place = ProblemPlace::of(problem).to_string();
-            sink.on_start("random problem", &place, number, total);
+            sink.on_start(RANDOM_PROBLEM, &place, number, total);
             self.draw(device, &subjects, number, run)?;
             sink.on_rows_added(run)?;
         }
@@ -463,7 +482,7 @@ impl<'a> Executor<'a> {
             };
             let bench = benches.open(&problem)?;
             let label = format!("{new} against {base} {place}");
-            sink.on_start("pair", &label, done, total);
+            sink.on_start(PAIR, &label, done, total);
             let row = self.pair(timer, zero_us, bench, &base, &new)?;
             run.extend(row);
             sink.on_rows_added(run)?;
@@ -563,6 +582,8 @@ struct Benches<'a> {
     open: Vec<TimedProblem>,
     /// Whether all problems are kept, not the last one alone: given problems may be large.
     keeps_all: bool,
+    /// The timings so far.
+    begun: Work,
 }
 
 impl<'a> Benches<'a> {
@@ -572,6 +593,7 @@ impl<'a> Benches<'a> {
             zero_us,
             open: vec![],
             keeps_all,
+            begun: Work::default(),
         }
     }
 

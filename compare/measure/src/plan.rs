@@ -1,5 +1,6 @@
 //! Plans a run: tier and flags in, a list of cases and timings out. Pure.
 
+use crate::estimate::Work;
 use crate::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
 use choice::draw;
 use clap::Args;
@@ -26,8 +27,8 @@ pub struct Request {
     pub chosen: Chosen,
     #[command(flatten)]
     pub cases: CaseFlags,
-    /// Times all chosen variants on N random problems, on a GPU, at up to 4 seconds each, instead
-    /// of the tier's problems, and judges how much longer than the fastest the library's choice
+    /// Times all chosen variants on N random problems, on a GPU, a second or two each, instead of
+    /// the tier's problems, and judges how much longer than the fastest the library's choice
     /// takes; `accept` fits the choice to them
     // The alias is the flag's name until 2026-11-28; it goes with the next release.
     #[arg(
@@ -205,6 +206,23 @@ impl Plan {
     /// Returns whether a stage has cases.
     pub fn has_stage(&self, id: &str) -> bool {
         self.cases.iter().any(|case| case.subject.stage() == id)
+    }
+
+    /// Returns the work of the run, as far as it is known before.
+    pub fn work(&self) -> Work {
+        let mut work = Work {
+            cases: self.cases.len(),
+            random: self.draws.len(),
+            ..Work::default()
+        };
+        for (problem, _) in &self.timings {
+            if is_timed_at_once(problem) {
+                work.small += 1;
+            } else {
+                work.large += 1;
+            }
+        }
+        work
     }
 
     /// Returns the rounds of the run. Where nothing is timed there is one: cases go problem by
@@ -934,6 +952,18 @@ fn claimed(
     }
     problems.retain(|problem| chosen.include(problem));
     distinct(problems)
+}
+
+/// The operations above which a kernel may reach the power limit of a GPU, which takes seconds to
+/// time.
+const SMALL_FLOPS: u64 = 10_000_000_000;
+
+/// The bytes above which it takes as long as the timing to make a problem and judge its outputs.
+const SMALL_BYTES: u64 = 1 << 25;
+
+/// Returns whether a kernel is timed on the problem in less than a second.
+pub fn is_timed_at_once(problem: &Problem) -> bool {
+    problem.flops() <= SMALL_FLOPS && problem.min_bytes() <= SMALL_BYTES
 }
 
 /// Returns whether T2 has the problem among its cases on a GPU.

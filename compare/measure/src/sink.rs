@@ -32,8 +32,17 @@ pub enum ExecuteError {
     Unwritable(#[from] StoreError),
 }
 
-/// The kinds of steps in which kernels are timed.
-pub const TIMING_STEPS: [&str; 3] = ["timing", "pair", "random problem"];
+/// The step in which one kernel is timed alone, in less than a second.
+pub const TIMING: &str = "timing";
+
+/// The step in which one kernel is timed alone on a problem that takes longer.
+pub const LARGE_TIMING: &str = "large timing";
+
+/// The step in which two kernels are timed against each other.
+pub const PAIR: &str = "pair";
+
+/// The step in which all variants are timed on a random problem.
+pub const RANDOM_PROBLEM: &str = "random problem";
 
 /// The receiver of what a run does and finds.
 pub trait Sink {

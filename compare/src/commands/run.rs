@@ -33,9 +33,10 @@ use results::judge::{View, verdict};
 use results::table::StageMeta;
 use results::table::files::{create_folder, name_of};
 use results::table::session::{Git, Machine, Progress, Tier};
-use results::table::{Kind, Results, Row, Run, Source};
+use results::table::{Kind, ProblemPlace, Results, Row, Run, Source, Subject};
 use results::workspace;
 use stages::{Backend, Ladder};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf, absolute};
 use std::time::Instant;
 
@@ -197,21 +198,22 @@ impl<'a> Job<'a> {
         run.write(&self.folder)?;
         run.extend(self.judge_given_output());
         run.write(&self.folder)?;
-        let outcome = self.execute(&mut run, &mut recorder);
-        if let Some(choice) = library_choice
+        let device = self.ladder.stages.first().and_then(|stage| stage.device);
+        let library = library_choice.map(|choice| choice.on(device));
+        let chosen = match &library {
+            Some(choice) => choice.on_problems(&run, &self.plan.draws),
+            None => BTreeMap::new(),
+        };
+        let outcome = self.execute(&mut run, chosen, &mut recorder);
+        if let Some(choice) = library
             && !self.plan.draws.is_empty()
         {
-            let device = self.ladder.stages.first().and_then(|stage| stage.device);
-            let regret = choice.regret(&run, device);
+            let regret = choice.regret(&run);
             run.extend(regret.iter().map(Regret::row));
         }
         match &outcome {
             Ok(()) => {
-                let spent = Spent {
-                    total: begun.elapsed(),
-                    timing: recorder.timing_time(),
-                };
-                self.complete(&mut run, spent);
+                self.complete(&mut run, recorder.spent(begun.elapsed()));
             }
             Err(_) => run.goes_on(self.plan.cases.len()),
         }
@@ -270,7 +272,7 @@ impl<'a> Job<'a> {
             &earlier.unwrap_or_default(),
             self.plan.tier,
             backend_of(&self.ladder),
-            self.planned(),
+            self.plan.work(),
         ));
         if self.ladder.gpu.is_ok()
             && let Some(reason) = run.session.unacceptable()
@@ -279,19 +281,19 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn planned(&self) -> Work {
-        Work {
-            cases: self.plan.cases.len(),
-            timings: self.plan.timings.len() + self.plan.draws.len(),
-        }
-    }
-
-    fn execute(&self, run: &mut Run, recorder: &mut Recorder<'_>) -> Result<(), ExecuteError> {
+    /// Executes the plan. On random problems the library's choices are `chosen`.
+    fn execute(
+        &self,
+        run: &mut Run,
+        chosen: BTreeMap<ProblemPlace, Subject>,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), ExecuteError> {
         let gpu = self.gpu();
         let mut executor = Executor {
             device: gpu,
             timer: gpu.map(|device| device as &dyn Timer),
             file: self.file.as_ref(),
+            chosen,
             ..Executor::new(&self.plan, &self.ladder.stages)
         };
         if let Some(iters) = self.args.request.cases.iters.filter(|iters| *iters > 0) {
@@ -339,9 +341,14 @@ impl<'a> Job<'a> {
                 let backend = backend_of(&self.ladder);
                 let done = Work {
                     cases,
-                    ..self.planned()
+                    ..self.plan.work()
                 };
-                let took = Took::new(self.plan.tier, backend, done, spent);
+                let took = Took {
+                    tier: self.plan.tier,
+                    backend,
+                    done,
+                    spent,
+                };
                 estimate::keep(&folder, took);
             }
             _ => {}
@@ -453,11 +460,26 @@ impl LibraryChoice {
         })
     }
 
-    /// Judges the choice on the random problems of a run on `device`.
-    fn regret(mut self, run: &Run, device: Option<DeviceLimits>) -> Option<Regret> {
+    /// Returns the choice on a device.
+    fn on(mut self, device: Option<DeviceLimits>) -> Self {
         for stage in &mut self.stages {
             stage.device = device;
         }
+        self
+    }
+
+    /// Returns what is chosen on each of these problems, on the GPU of a run.
+    fn on_problems(&self, run: &Run, problems: &[Problem]) -> BTreeMap<ProblemPlace, Subject> {
+        let library = choice::Library {
+            stages: &self.stages,
+            models: &self.models,
+        };
+        let places: Vec<_> = problems.iter().map(ProblemPlace::of).collect();
+        choice::choose(&View::alone(run), library, places.iter())
+    }
+
+    /// Judges the choice on the random problems of a run.
+    fn regret(&self, run: &Run) -> Option<Regret> {
         choice::regret(&View::alone(run), &self.stages, &self.models)
     }
 }

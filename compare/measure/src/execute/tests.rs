@@ -98,7 +98,7 @@ impl Planned {
         let mut log = Log::default();
         let mut benches = Benches::new(timer, ZERO_US, true);
         self.executor()
-            .time(&mut benches, timings, 0, run, &mut log)
+            .time(&mut benches, timings, run, &mut log)
             .unwrap();
         log
     }
@@ -460,6 +460,8 @@ struct GpuDouble {
     timed: RefCell<Vec<String>>,
     /// The warm-up of each arm that was timed alone.
     warm_ups: RefCell<Vec<Duration>>,
+    /// The settling of each arm that was timed alone.
+    settlings: RefCell<Vec<Duration>>,
     /// The variant that was chosen in each ranking.
     chosen: RefCell<Vec<Option<String>>>,
     /// Whether its references are not the host's.
@@ -546,6 +548,7 @@ impl GpuDouble {
             fault: |_| (),
             timed: RefCell::default(),
             warm_ups: RefCell::default(),
+            settlings: RefCell::default(),
             chosen: RefCell::default(),
             disagrees: false,
             power_w: Some(300.0),
@@ -637,6 +640,7 @@ impl Timer for GpuDouble {
         let has_claims = pool.contents()[0].problem.has_claims();
         assert_eq!(plan.samples, if has_claims { 500 } else { 100 });
         self.warm_ups.borrow_mut().push(plan.warm_up);
+        self.settlings.borrow_mut().push(plan.settling);
         let us = samples(self.us);
         let sustained = self.sustained(&[self.us]).map(|mut arms| arms.remove(0));
         let device = sustained.as_ref().map_or(&us, |arm| &arm.us);
@@ -984,6 +988,20 @@ fn only_the_first_of_several_arms_has_the_whole_warm_up() {
     assert!(!others.is_empty());
     for warm_up in others {
         assert_eq!(*warm_up, WARM_UP_AFTER_ANOTHER);
+    }
+}
+
+#[test]
+fn only_the_first_of_several_arms_settles_for_long() {
+    let planned = Planned::new(&stage0_on("1x1x17x64"), BackendKind::Cuda);
+    let gpu = GpuDouble::new(20.0);
+    planned.time(&gpu, &mut judged(None));
+    let settlings = gpu.settlings.borrow();
+    let (first, others) = settlings.split_first().unwrap();
+    assert_eq!(*first, TimingPlan::default().settling);
+    assert!(!others.is_empty());
+    for settling in others {
+        assert_eq!(*settling, SETTLING_AFTER_ANOTHER);
     }
 }
 

@@ -926,3 +926,22 @@ fn claims_about_other_problems_are_timed_by_full_alone() {
     assert!(is_big_timed(request().full()));
     assert!(!is_big_timed(request()));
 }
+
+#[test]
+fn the_work_of_a_plan_counts_small_and_large_timings_apart() {
+    let plan = planned(request().full(), BackendKind::Cuda);
+    let work = plan.work();
+    assert_eq!(work.cases, plan.cases.len());
+    assert_eq!(work.small + work.large, plan.timings.len());
+    assert_eq!(work.random, 0);
+    assert!(work.small > 0);
+    let on_large = planned(request().shapes(["big", "decode_8k"]), BackendKind::Cuda).work();
+    assert_eq!(on_large.small, 0);
+    assert!(on_large.large > 0);
+}
+
+#[test]
+fn the_work_of_a_plan_counts_random_problems() {
+    let work = planned(request().random_problems(3), BackendKind::Cuda).work();
+    assert_eq!((work.small, work.large, work.random), (0, 0, 3));
+}
