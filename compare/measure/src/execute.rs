@@ -38,7 +38,8 @@ use std::time::Duration;
 /// The number of launches that gate C5 compares on a GPU.
 const GPU_LAUNCHES: usize = 3;
 
-/// The most bytes of output that wait on the host to be judged, unless a single case leaves more.
+/// The most bytes of output that a batch of cases leaves on the host, unless a single case leaves
+/// more. There are two: one is judged while the next is launched.
 const IN_FLIGHT_BYTES: usize = 1 << 30;
 
 /// The most scores of a problem that the emulator runs beside others; larger ones have enough
@@ -155,7 +156,8 @@ impl<'a> Executor<'a> {
     }
 
     /// Runs cases, problem by problem, so that inputs and references are made once for all variants
-    /// among them.
+    /// among them. A batch of cases is judged while the next one is launched: launching keeps a GPU
+    /// and one thread busy, judging all others.
     fn cases(
         &self,
         cases: &[&PlannedCase],
@@ -163,32 +165,72 @@ impl<'a> Executor<'a> {
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
-        let total = self.plan.cases.len();
-        let mut done = run.cases().count();
+        let mut begun = run.cases().count();
+        let mut waiting: Option<Batch<'_>> = None;
         let by_inputs = cases
             .iter()
             .map(|&case| ((case.problem, &case.source), case));
         for Grouped { values: group, .. } in grouped(by_inputs) {
-            let inputs = match made.take() {
-                Some(inputs) if inputs.is_of(group[0]) => made.insert(inputs),
-                _ => made.insert(self.make(group[0])?),
+            let group_inputs = match made.take() {
+                Some(inputs) if inputs.is_of(group[0]) => Ok(inputs),
+                _ => self.make(group[0]),
             };
+            if group_inputs.is_err() {
+                self.finish(waiting.take(), run, sink)?;
+            }
+            let inputs = made.insert(group_inputs?);
             let batch_size = self.in_flight(group[0], &inputs.staged);
             for batch in group.chunks(batch_size) {
-                let results = self.launch(batch, &inputs.staged, |index| {
-                    let case = label(batch[index]);
-                    sink.on_start("case", &case, done + index, total);
-                });
-                done += batch.len();
-                for launched in results.iter().flatten() {
-                    self.add_reference(inputs, launched.probability)
-                        .map_err(|source| no_reference(group[0].place(), source))?;
-                }
-                let judged = self.judge(batch, results, inputs);
-                keep(judged, run, sink)?;
+                let before = waiting.take();
+                let (launched, judged) = meanwhile(
+                    || self.launch_batch(batch, inputs, begun, sink),
+                    || before.map(|batch_before| batch_before.judge(self.stages)),
+                );
+                begun += batch.len();
+                keep(judged.unwrap_or_default(), run, sink)?;
+                waiting = Some(launched?);
             }
         }
-        Ok(())
+        self.finish(waiting, run, sink)
+    }
+
+    /// Judges the last batch.
+    fn finish(
+        &self,
+        waiting: Option<Batch<'_>>,
+        run: &mut Run,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
+        match waiting {
+            Some(last) => keep(last.judge(self.stages), run, sink),
+            None => Ok(()),
+        }
+    }
+
+    /// Launches cases on these inputs, and computes the references that judge them; `begun` others
+    /// were before.
+    fn launch_batch<'c>(
+        &self,
+        cases: &[&'c PlannedCase],
+        made: &mut MadeInputs,
+        begun: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Batch<'c>, ExecuteError> {
+        let total = self.plan.cases.len();
+        let results = self.launch(cases, &made.staged, |index| {
+            let case = label(cases[index]);
+            sink.on_start("case", &case, begun + index, total);
+        });
+        for launched in results.iter().flatten() {
+            self.add_reference(made, launched.probability)
+                .map_err(|source| no_reference(cases[0].place(), source))?;
+        }
+        Ok(Batch {
+            cases: cases.to_vec(),
+            results,
+            staged: Arc::clone(&made.staged),
+            references: made.references.clone(),
+        })
     }
 
     /// Computes the reference for programs that hold P in `probability`, unless it is there.
@@ -198,38 +240,9 @@ impl<'a> Executor<'a> {
         probability: Probability,
     ) -> Result<(), ReferenceError> {
         if let Entry::Vacant(place) = made.references.entry(probability) {
-            place.insert(self.reference(&made.inputs, probability)?);
+            place.insert(Arc::new(self.reference(&made.inputs, probability)?));
         }
         Ok(())
-    }
-
-    /// Judges launches in parallel, each by the reference for its own type of P.
-    fn judge<'c>(
-        &self,
-        cases: &[&'c PlannedCase],
-        results: Vec<Result<Launched, NoOutput>>,
-        made: &MadeInputs,
-    ) -> Vec<(&'c PlannedCase, Outcome)> {
-        let stages = self.stages;
-        let (staged, references) = (&made.staged, &made.references);
-        cases
-            .par_iter()
-            .zip(results)
-            .map(|(&case, result)| {
-                let outcome = result.and_then(|launched| {
-                    let reference = &references[&launched.probability];
-                    let mut checked = launched.judge(reference);
-                    if case.mode == Mode::Both {
-                        let stage = loaded(stages, case.subject.stage());
-                        let (variant, output) = (case.subject.name(), &checked.output);
-                        let agree = check::both_backends(stage, variant, staged, output)?;
-                        checked.gates.push(agree);
-                    }
-                    Ok(checked)
-                });
-                (case, outcome)
-            })
-            .collect()
     }
 
     fn make(&self, case: &PlannedCase) -> Result<MadeInputs, ExecuteError> {
@@ -558,7 +571,56 @@ struct MadeInputs {
     source: Source,
     inputs: Inputs,
     staged: Arc<StagedInputs>,
-    references: HashMap<Probability, Reference>,
+    references: References,
+}
+
+/// The references of one set of inputs, by the type of P.
+type References = HashMap<Probability, Arc<Reference>>;
+
+/// Cases on the same inputs that were launched and are still to be judged.
+struct Batch<'c> {
+    cases: Vec<&'c PlannedCase>,
+    /// The launches of the first cases, or of all.
+    results: Vec<Result<Launched, NoOutput>>,
+    staged: Arc<StagedInputs>,
+    references: References,
+}
+
+impl<'c> Batch<'c> {
+    /// Judges the launches in parallel, each by the reference for its own type of P.
+    fn judge(self, stages: &[LoadedStage]) -> Vec<(&'c PlannedCase, Outcome)> {
+        let (staged, references) = (&self.staged, &self.references);
+        self.cases
+            .par_iter()
+            .zip(self.results)
+            .map(|(&case, result)| {
+                let outcome = result.and_then(|launched| {
+                    let reference = &references[&launched.probability];
+                    let mut checked = launched.judge(reference);
+                    if case.mode == Mode::Both {
+                        let stage = loaded(stages, case.subject.stage());
+                        let (variant, output) = (case.subject.name(), &checked.output);
+                        let agree = check::both_backends(stage, variant, staged, output)?;
+                        checked.gates.push(agree);
+                    }
+                    Ok(checked)
+                });
+                (case, outcome)
+            })
+            .collect()
+    }
+}
+
+/// Does `work` here, and `other` on a thread of its own. Returns the results of both.
+fn meanwhile<W, O: Send>(work: impl FnOnce() -> W, other: impl FnOnce() -> O + Send) -> (W, O) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(other);
+        let result = work();
+        let other_result = thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (result, other_result)
+    })
 }
 
 impl MadeInputs {

@@ -176,6 +176,29 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     assert_eq!(alone.log.recorded, one_by_one);
 }
 
+/// The reference of the second problem ends the run, when the last cases of the first were launched
+/// and not judged.
+#[test]
+fn what_was_launched_is_judged_where_the_next_cases_end_the_run() {
+    let planned = planned_on_both_backends();
+    let cases = &planned.plan.cases;
+    let first = cases[0].problem;
+    let second = cases.iter().find(|case| case.problem != first).unwrap();
+    let gpu = GpuDouble {
+        disagrees_on: Some(second.problem),
+        ..GpuDouble::new(20.0)
+    };
+    let executor = Executor {
+        timer: Some(&gpu),
+        ..planned.executor()
+    };
+    let mut run = planned.blank_run();
+    let error = executor.run(&mut run, &mut Log::default()).unwrap_err();
+    assert!(matches!(error, ExecuteError::Reference { .. }), "{error}");
+    let launched = cases.iter().filter(|case| case.problem == first).count();
+    assert_eq!(run.cases().count(), launched);
+}
+
 /// Green cases are context; a row per variant sums them up, and the shapes' names are explained.
 #[test]
 fn every_green_case_is_a_row_and_is_summed_up() {
@@ -464,8 +487,8 @@ struct GpuDouble {
     settlings: RefCell<Vec<Duration>>,
     /// The variant that was chosen in each ranking.
     chosen: RefCell<Vec<Option<String>>>,
-    /// Whether its references are not the host's.
-    disagrees: bool,
+    /// The problem on which its references are not the host's.
+    disagrees_on: Option<Problem>,
     /// The power that it draws while a kernel runs.
     power_w: Option<f64>,
 }
@@ -550,7 +573,7 @@ impl GpuDouble {
             warm_ups: RefCell::default(),
             settlings: RefCell::default(),
             chosen: RefCell::default(),
-            disagrees: false,
+            disagrees_on: None,
             power_w: Some(300.0),
         }
     }
@@ -620,7 +643,7 @@ impl Timer for GpuDouble {
     fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
         let host = reference(inputs, p)?;
         let mut own = host.clone();
-        if self.disagrees {
+        if self.disagrees_on == Some(inputs.problem) {
             own.output[0] += 1e-6;
         }
         agree(&inputs.problem, &host, &own)?;
@@ -1127,7 +1150,7 @@ fn of_given_problems_the_first_is_timed_before_the_second_is_made() {
 fn a_reference_that_is_not_the_hosts_ends_a_run() {
     let planned = Planned::new(&stage0_on("1x1x17x64"), BackendKind::Emulated);
     let gpu = GpuDouble {
-        disagrees: true,
+        disagrees_on: Some(planned.plan.cases[0].problem),
         ..GpuDouble::new(20.0)
     };
     let executor = Executor {
