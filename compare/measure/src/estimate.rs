@@ -39,8 +39,8 @@ pub struct Work {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     pub total: Duration,
-    /// The parts in which [`Work::small`], [`Work::large`] and [`Work::random`] were timed, and what
-    /// they left was judged.
+    /// The parts in which [`Work::small`], [`Work::large`] and [`Work::random`] were timed and
+    /// judged.
     pub small: Duration,
     pub large: Duration,
     pub random: Duration,
@@ -214,7 +214,8 @@ mod tests {
         );
     }
 
-    /// Estimates a run on a GPU, after one that took 100 s for 1,000 cases, and the rest for `done`.
+    /// Estimates a run on a GPU, after one that took 100 s for 1,000 cases, and `spent` for the
+    /// timings that are `done`.
     fn after_timed_run(done: Work, spent: Spent, planned: Work) -> String {
         let timing = spent.small + spent.large + spent.random + spent.pairs;
         let before = [Took {

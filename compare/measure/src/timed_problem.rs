@@ -159,7 +159,7 @@ impl TimedProblem {
     }
 }
 
-/// Judges as [`TimedProblem::judge`] does, by the staged inputs and the reference of each input set.
+/// Judges as [`TimedProblem::judge`] does, by the staged inputs and the reference of each set.
 fn judge_buffers(
     contents: &[Staged],
     references: &[Reference],

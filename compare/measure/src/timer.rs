@@ -50,8 +50,8 @@ pub trait Timer {
     ) -> Result<TimedPair, CudaError>;
 
     /// Times all kernels in turns, quickly: in full those that may be the fastest, and the one with
-    /// the index `chosen` (see [`common::timing::race`]). A kernel that fails has its error in place
-    /// of a time.
+    /// the index `chosen` (see [`common::timing::race`]). A kernel that fails has its error in
+    /// place of a time.
     ///
     /// # Errors
     ///

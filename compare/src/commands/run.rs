@@ -199,9 +199,9 @@ impl<'a> Job<'a> {
         run.extend(self.judge_given_output());
         run.write(&self.folder)?;
         let device = self.ladder.stages.first().and_then(|stage| stage.device);
-        let library = library_choice.map(|choice| choice.on(device));
+        let library = library_choice.map(|choice| choice.limited_to(device));
         let chosen = match &library {
-            Some(choice) => choice.on_problems(&run, &self.plan.draws),
+            Some(choice) => choice.choices(&run, &self.plan.draws),
             None => BTreeMap::new(),
         };
         let outcome = self.execute(&mut run, chosen, &mut recorder);
@@ -461,7 +461,7 @@ impl LibraryChoice {
     }
 
     /// Returns the choice on a device.
-    fn on(mut self, device: Option<DeviceLimits>) -> Self {
+    fn limited_to(mut self, device: Option<DeviceLimits>) -> Self {
         for stage in &mut self.stages {
             stage.device = device;
         }
@@ -469,7 +469,7 @@ impl LibraryChoice {
     }
 
     /// Returns what is chosen on each of these problems, on the GPU of a run.
-    fn on_problems(&self, run: &Run, problems: &[Problem]) -> BTreeMap<ProblemPlace, Subject> {
+    fn choices(&self, run: &Run, problems: &[Problem]) -> BTreeMap<ProblemPlace, Subject> {
         let library = choice::Library {
             stages: &self.stages,
             models: &self.models,
