@@ -6,6 +6,7 @@ use common::choice::Wanted;
 use common::image::STRIDE_ALIGN;
 use common::params::AttentionTensor;
 use common::problem::{Dtype, Mask, Problem, Shape};
+use common::serving::Serving;
 
 /// The size of an element of O, f16 or bf16.
 const OUTPUT_BYTES: usize = 2;
@@ -114,6 +115,7 @@ fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
         seq_q: extent("seq_q", call.seq_q)?,
         seq_kv: extent("seq_kv", call.seq_kv)?,
         head_dim: extent("head_dim", call.head_dim)?,
+        serving: Serving::DENSE,
     };
     if call.softmax_scale == 0.0 {
         Ok(Problem::new(shape, dtype, mask)?)

@@ -8,6 +8,7 @@
 use crate::format::{Format, SHARE};
 use crate::inputs::{Operand, Tensor, index_of};
 use crate::placement::Placement;
+use crate::serving::Relocation;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -95,8 +96,21 @@ pub struct Image {
     pub element_bytes: usize,
     /// The placement of the rows.
     placement: Placement,
+    /// The rows of a tensor that lies in another one's; `None` where all of `extents` do.
+    places: Option<Places>,
     /// The word for the layout in reports: a [`Layout`]'s name, or "placed".
     pub layout: &'static str,
+}
+
+/// The places of a tensor's rows in a tensor of other extents.
+#[derive(Clone, Debug, PartialEq)]
+struct Places {
+    /// `[batch, heads, rows, head_dim]` of the tensor in memory.
+    extents: [usize; 4],
+    /// The row in memory of each row; `None` where there is none.
+    rows: Vec<Option<usize>>,
+    /// The rows that exist, as they follow each other in memory.
+    in_memory: Vec<usize>,
 }
 
 /// An image whose rows lie far apart.
@@ -111,70 +125,104 @@ pub struct FarApart {
 const PLACED: &str = "placed";
 
 impl Image {
-    pub fn of_operand(operand: &Operand, tensor: Tensor, layout: Layout) -> Self {
+    /// Lays an operand out, its rows where `relocation` has them.
+    pub fn of_operand(
+        operand: &Operand,
+        tensor: Tensor,
+        layout: Layout,
+        relocation: Option<&Relocation>,
+    ) -> Self {
         let row_bytes = operand.extents[3] * operand.dtype.bytes();
+        let placement = layout.placement(Some(tensor), row_bytes);
         Self {
             layout: layout.name(),
-            ..Self::placed_operand(operand, layout.placement(Some(tensor), row_bytes))
+            ..Self::placed_operand(operand, placement, relocation)
         }
     }
 
-    pub fn placed_operand(operand: &Operand, placement: Placement) -> Self {
-        let mut image = Self::empty(operand.extents, operand.dtype.bytes(), placement);
+    /// Lays an operand out with a placement, its rows where `relocation` has them.
+    pub fn placed_operand(
+        operand: &Operand,
+        placement: Placement,
+        relocation: Option<&Relocation>,
+    ) -> Self {
+        let element_bytes = operand.dtype.bytes();
+        let mut image = Self::empty(operand.extents, element_bytes, placement, relocation);
         image.bytes.fill(INPUT_GUARD);
         let row_bytes = operand.extents[3] * image.element_bytes;
         for (row, dense) in operand.bytes.chunks_exact(row_bytes).enumerate() {
-            let start = image.row_offset(row);
-            image.bytes[start..start + row_bytes].copy_from_slice(dense);
+            if let Some(range) = image.row_range(row) {
+                image.bytes[range].copy_from_slice(dense);
+            }
         }
         image
     }
 
     /// Makes an output of either format: [`UNWRITTEN`] among [`OUTPUT_GUARD`]s.
-    pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
+    pub fn poisoned_output(
+        extents: [usize; 4],
+        layout: Layout,
+        relocation: Option<&Relocation>,
+    ) -> Self {
         let row_bytes = extents[3] * size_of::<u16>();
+        let placement = layout.placement(None, row_bytes);
         Self {
             layout: layout.name(),
-            ..Self::placed_output(extents, layout.placement(None, row_bytes))
+            ..Self::placed_output(extents, placement, relocation)
         }
     }
 
     /// Makes a poisoned output with a placement.
-    pub fn placed_output(extents: [usize; 4], placement: Placement) -> Self {
-        Self::empty(extents, size_of::<u16>(), placement).poisoned()
+    pub fn placed_output(
+        extents: [usize; 4],
+        placement: Placement,
+        relocation: Option<&Relocation>,
+    ) -> Self {
+        Self::empty(extents, size_of::<u16>(), placement, relocation).poisoned()
     }
 
     /// Makes log-sum-exps `[batch, heads, rows]`, dense f32, poisoned likewise.
-    pub fn poisoned_lse([batch, heads, rows]: [usize; 3]) -> Self {
-        let extents = [batch, heads, rows, 1];
+    pub fn poisoned_lse([batch, heads, rows]: [usize; 3], relocation: Option<&Relocation>) -> Self {
+        let places = relocation.map(|moved| moved.of_columns(1));
+        let image = Self::empty(
+            [batch, heads, rows, 1],
+            size_of::<f32>(),
+            Placement::PACKED,
+            places.as_ref(),
+        );
         Self {
             layout: Layout::Packed.name(),
-            ..Self::empty(extents, size_of::<f32>(), Placement::PACKED).poisoned()
+            ..image.poisoned()
         }
     }
 
     fn poisoned(mut self) -> Self {
         fill_pairs(&mut self.bytes, OUTPUT_GUARD);
         for row in 0..self.rows() {
-            let range = self.row_range(row);
-            fill_pairs(&mut self.bytes[range], UNWRITTEN);
+            if let Some(range) = self.row_range(row) {
+                fill_pairs(&mut self.bytes[range], UNWRITTEN);
+            }
         }
         self
     }
 
-    /// Reads the elements of an f32 image, dense.
+    /// Reads the elements of an f32 image, dense; 0 for rows that do not exist.
     ///
     /// # Panics
     ///
     /// If the elements are not f32.
     pub fn floats(&self, bytes: &[u8]) -> Vec<f32> {
         assert_eq!(self.element_bytes, size_of::<f32>(), "an f32 image");
-        self.element_ranges()
-            .map(|range| bytes[range].try_into().map_or(f32::NAN, f32::from_le_bytes))
+        let float = |range| {
+            let stored: &[u8] = &bytes[range];
+            stored.try_into().map_or(f32::NAN, f32::from_le_bytes)
+        };
+        (0..self.rows())
+            .map(|row| self.row_range(row).map_or(0.0, float))
             .collect()
     }
 
-    /// Reads the elements of a 16-bit image, dense.
+    /// Reads the elements of a 16-bit image, dense; 0 for rows that do not exist.
     ///
     /// # Panics
     ///
@@ -188,7 +236,11 @@ impl Image {
             .par_chunks_exact_mut(dim)
             .with_min_len(SHARE.div_ceil(dim))
             .enumerate()
-            .for_each(|(row, elements)| format.decode_into(elements, &bytes[self.row_range(row)]));
+            .for_each(|(row, elements)| {
+                if let Some(range) = self.row_range(row) {
+                    format.decode_into(elements, &bytes[range]);
+                }
+            });
         values
     }
 
@@ -196,8 +248,10 @@ impl Image {
     pub fn with_elements(&self, dense: &[u8]) -> Vec<u8> {
         let mut filled = self.bytes.clone();
         let row_bytes = self.extents[3] * self.element_bytes;
-        for (range, row) in self.element_ranges().zip(dense.chunks_exact(row_bytes)) {
-            filled[range].copy_from_slice(row);
+        for (row, elements) in dense.chunks_exact(row_bytes).enumerate() {
+            if let Some(range) = self.row_range(row) {
+                filled[range].copy_from_slice(elements);
+            }
         }
         filled
     }
@@ -208,7 +262,8 @@ impl Image {
         // Between the rows in memory order: the gap before each row, then what follows the last.
         let mut gap_start = 0;
         let end = after.len()..after.len();
-        let rows_in_memory = (0..self.rows()).map(|place| self.row_range(self.row_at(place)));
+        let rows_in_memory =
+            (0..self.existing_rows()).filter_map(|place| self.row_range(self.row_at(place)));
         for row in rows_in_memory.chain([end]) {
             if let Some(offset) = first_difference(&self.bytes, after, gap_start..row.start) {
                 let what = self.describe(offset);
@@ -229,17 +284,39 @@ impl Image {
         Some(Violation { offset, what })
     }
 
-    /// Returns the byte ranges of the rows by batch, head and row, wherever they lie.
+    /// Returns the byte ranges of the rows that exist by batch, head and row, wherever they lie.
     pub fn element_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        (0..self.rows()).map(|row| self.row_range(row))
+        (0..self.rows()).filter_map(|row| self.row_range(row))
+    }
+
+    /// Returns the byte ranges that a kernel may read: all rows of the tensor in memory, those that
+    /// are no sequence's included.
+    pub fn readable_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let extents = self.extents_in_memory();
+        let rows = extents[0] * extents[1] * extents[2];
+        (0..rows).map(|row| self.range_in_memory(row))
+    }
+
+    /// Returns `[batch, heads, rows, head_dim]` of the tensor in memory.
+    pub fn extents_in_memory(&self) -> [usize; 4] {
+        match &self.places {
+            None => self.extents,
+            Some(places) => places.extents,
+        }
     }
 
     /// Names an offset: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]".
     pub fn describe(&self, offset: usize) -> String {
         let Some(row) = self.last_row_before(offset) else {
-            return format!("{} bytes before {}", self.offset - offset, self.row_name(0));
+            return match self.element_ranges().next() {
+                Some(range) if self.places.is_none() => {
+                    format!("{} bytes before {}", range.start - offset, self.row_name(0))
+                }
+                _ => "before the first row that exists".to_string(),
+            };
         };
-        match offset.checked_sub(self.row_range(row).end) {
+        let end = self.row_range(row).map_or(offset, |range| range.end);
+        match offset.checked_sub(end) {
             None => self.row_name(row),
             Some(past) => format!("{past} bytes past the end of {}", self.row_name(row)),
         }
@@ -260,6 +337,7 @@ impl Image {
             offset: FAR_GUARD,
             strides,
             placement: Placement::PACKED,
+            places: None,
             ..*self
         };
         FarApart {
@@ -268,9 +346,14 @@ impl Image {
         }
     }
 
-    fn empty(extents: [usize; 4], element_bytes: usize, placement: Placement) -> Self {
+    fn empty(
+        extents: [usize; 4],
+        element_bytes: usize,
+        placement: Placement,
+        relocation: Option<&Relocation>,
+    ) -> Self {
         debug_assert!(placement.is_legal(), "{placement}");
-        let [batch, heads, rows, dim] = extents;
+        let [batch, heads, rows, dim] = relocation.map_or(extents, |moved| moved.extents);
         let (outer, row_bytes) = ([batch, heads, rows], dim * element_bytes);
         let byte_strides = placement.strides(outer, row_bytes);
         let guard = (GAP_ROWS * byte_strides[2])
@@ -284,6 +367,7 @@ impl Image {
             extents,
             element_bytes,
             placement,
+            places: relocation.map(|moved| Places::new(moved, placement)),
             layout: PLACED,
         }
     }
@@ -292,35 +376,46 @@ impl Image {
         self.extents[0] * self.extents[1] * self.extents[2]
     }
 
-    fn row_offset(&self, row: usize) -> usize {
-        let [b, h, s, _] = index_of(self.extents, row * self.extents[3]).map(|i| i as i64);
-        let elements = b * self.strides[0] + h * self.strides[1] + s * self.strides[2];
-        self.offset + elements as usize * self.element_bytes
-    }
-
-    fn row_range(&self, row: usize) -> Range<usize> {
-        let start = self.row_offset(row);
-        start..start + self.extents[3] * self.element_bytes
-    }
-
-    /// Returns the row that has `place` others before it in memory.
-    fn row_at(&self, place: usize) -> usize {
-        let [batch, heads, rows, _] = self.extents;
-        let (mut index, mut rest) = ([0; 3], place);
-        for dimension in self.placement.order.dimensions().into_iter().rev() {
-            let extent = [batch, heads, rows][dimension];
-            index[dimension] = rest % extent;
-            rest /= extent;
+    fn existing_rows(&self) -> usize {
+        match &self.places {
+            None => self.rows(),
+            Some(places) => places.in_memory.len(),
         }
-        (index[0] * heads + index[1]) * rows + index[2]
+    }
+
+    /// Returns the bytes of a row; `None` where there is none.
+    fn row_range(&self, row: usize) -> Option<Range<usize>> {
+        let row_in_memory = match &self.places {
+            None => row,
+            Some(places) => places.rows[row]?,
+        };
+        Some(self.range_in_memory(row_in_memory))
+    }
+
+    /// Returns the bytes of a row of the tensor in memory.
+    fn range_in_memory(&self, row: usize) -> Range<usize> {
+        let extents = self.extents_in_memory();
+        let [b, h, s, _] = index_of(extents, row * extents[3]).map(|i| i as i64);
+        let elements = b * self.strides[0] + h * self.strides[1] + s * self.strides[2];
+        let start = self.offset + elements as usize * self.element_bytes;
+        start..start + extents[3] * self.element_bytes
+    }
+
+    /// Returns the row that has `place` others before it in memory, of those that exist.
+    fn row_at(&self, place: usize) -> usize {
+        match &self.places {
+            None => row_at(self.extents, self.placement, place),
+            Some(places) => places.in_memory[place],
+        }
     }
 
     /// Returns the last row in memory that begins at `offset` or before.
     fn last_row_before(&self, offset: usize) -> Option<usize> {
-        let (mut low, mut high) = (0, self.rows());
+        let (mut low, mut high) = (0, self.existing_rows());
         while low < high {
             let middle = (low + high) / 2;
-            if self.row_offset(self.row_at(middle)) <= offset {
+            let range = self.row_range(self.row_at(middle));
+            if range.is_some_and(|bytes| bytes.start <= offset) {
                 low = middle + 1
             } else {
                 high = middle
@@ -332,7 +427,7 @@ impl Image {
     /// Names the element at an offset, if there is one: "element [0, 1, 16, 3]".
     fn element_name(&self, offset: usize) -> Option<String> {
         let row = self.last_row_before(offset)?;
-        let range = self.row_range(row);
+        let range = self.row_range(row)?;
         if !range.contains(&offset) {
             return None;
         }
@@ -345,6 +440,38 @@ impl Image {
         let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
         format!("row [{b}, {h}, {s}]")
     }
+}
+
+impl Places {
+    fn new(moved: &Relocation, placement: Placement) -> Self {
+        let mut row_of_place = vec![None; moved.rows_in_memory()];
+        for (row, place) in moved.rows.iter().enumerate() {
+            if let &Some(row_in_memory) = place {
+                row_of_place[row_in_memory] = Some(row);
+            }
+        }
+        let places = 0..row_of_place.len();
+        let in_memory = places
+            .filter_map(|place| row_of_place[row_at(moved.extents, placement, place)])
+            .collect();
+        Self {
+            extents: moved.extents,
+            rows: moved.rows.clone(),
+            in_memory,
+        }
+    }
+}
+
+/// Returns the row of a whole tensor that has `place` others before it in memory.
+fn row_at(extents: [usize; 4], placement: Placement, place: usize) -> usize {
+    let [batch, heads, rows, _] = extents;
+    let (mut index, mut rest) = ([0; 3], place);
+    for dimension in placement.order.dimensions().into_iter().rev() {
+        let extent = [batch, heads, rows][dimension];
+        index[dimension] = rest % extent;
+        rest /= extent;
+    }
+    (index[0] * heads + index[1]) * rows + index[2]
 }
 
 fn fill_pairs(bytes: &mut [u8], code: u16) {
@@ -381,7 +508,7 @@ mod tests {
                 .collect();
             let encoded = format.encode_bytes(&dense);
             for layout in Layout::ALL {
-                let image = Image::poisoned_output(extents, layout);
+                let image = Image::poisoned_output(extents, layout, None);
                 let written = image.with_elements(&encoded);
                 assert_eq!(image.elements(&written, format), dense);
                 assert_eq!(image.first_violation(&written), None);
@@ -428,7 +555,7 @@ mod tests {
             placement in placements(),
         ) {
             let source = operand(extents, dtype);
-            let image = Image::placed_operand(&source, placement);
+            let image = Image::placed_operand(&source, placement, None);
             prop_assert_eq!(image.offset % BASE_ALIGN, placement.offset % BASE_ALIGN);
             for stride in image.strides {
                 prop_assert_eq!(stride as usize * image.element_bytes % STRIDE_ALIGN, 0);
@@ -456,7 +583,7 @@ mod tests {
             placement in placements(),
             index: prop::sample::Index,
         ) {
-            let image = Image::placed_output(extents, placement);
+            let image = Image::placed_output(extents, placement, None);
             let changed = index.index(image.bytes.len());
             let is_inside = image.element_ranges().any(|row| row.contains(&changed));
             let mut after = image.bytes.clone();
@@ -471,11 +598,15 @@ mod tests {
     #[test]
     fn a_tile_past_the_last_row_meets_only_nan() {
         for dtype in Dtype::ALL {
-            let image =
-                Image::of_operand(&operand([2, 2, 17, 64], dtype), Tensor::V, Layout::Strided);
+            let image = Image::of_operand(
+                &operand([2, 2, 17, 64], dtype),
+                Tensor::V,
+                Layout::Strided,
+                None,
+            );
             let pitch = image.strides[2] as usize * image.element_bytes;
             for head in 0..4 {
-                let last_row = image.row_range(head * 17 + 16);
+                let last_row = image.row_range(head * 17 + 16).unwrap();
                 let gap = &image.bytes[last_row.end..last_row.end + GAP_ROWS * pitch];
                 assert!(gap.iter().all(|&byte| byte == 0xff), "head {head}");
             }
@@ -507,7 +638,8 @@ mod tests {
             ([2, 6, 17, 64], Dtype::F16),
             ([1, 1, 203, 128], Dtype::E4m3),
         ] {
-            let packed = Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed);
+            let packed =
+                Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed, None);
             let FarApart {
                 image: far,
                 byte_count,
@@ -532,8 +664,8 @@ mod tests {
 
     #[test]
     fn poison_is_nan_and_differs_from_its_guard_bands() {
-        assert_eq!(Image::poisoned_lse([1, 2, 3]).offset, LEAST_GUARD);
-        let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
+        assert_eq!(Image::poisoned_lse([1, 2, 3], None).offset, LEAST_GUARD);
+        let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided, None);
         for format in Format::ALL {
             let [unwritten, guard] = [UNWRITTEN, OUTPUT_GUARD].map(|code| format.decode(code));
             assert!(unwritten.is_nan() && guard.is_nan());
@@ -556,8 +688,8 @@ mod tests {
                 gaps: [16; 3],
                 offset: 48,
             };
-            let image = Image::placed_output([2, 3, 5, 64], placement);
-            let row_end = image.row_range(3 * 5 + 5 + 2).end;
+            let image = Image::placed_output([2, 3, 5, 64], placement, None);
+            let row_end = image.row_range(3 * 5 + 5 + 2).unwrap().end;
             let past_end = "3 bytes past the end of row [1, 1, 2]";
             assert_eq!(image.describe(row_end + 3), past_end, "{order}");
             let mut after = image.bytes.clone();
@@ -569,13 +701,13 @@ mod tests {
     }
 
     fn small_output() -> Image {
-        Image::poisoned_output([1, 2, 3, 64], Layout::Strided)
+        Image::poisoned_output([1, 2, 3, 64], Layout::Strided, None)
     }
 
     #[test]
     fn offsets_are_named_by_the_nearest_row() {
         let image = small_output();
-        let row_end = image.row_range(4).end;
+        let row_end = image.row_range(4).unwrap().end;
         assert_eq!(
             image.describe(image.offset - 6),
             "6 bytes before row [0, 0, 0]"
@@ -597,7 +729,7 @@ mod tests {
     fn the_first_violation_is_named() {
         let image = small_output();
         let mut after = image.bytes.clone();
-        after[image.row_range(4).end + 2] = 0;
+        after[image.row_range(4).unwrap().end + 2] = 0;
         let past_end = "2 bytes past the end of row [0, 1, 1]";
         assert_eq!(image.first_violation(&after).unwrap().what, past_end);
         assert_eq!(image.first_change(&after).unwrap().what, past_end);
@@ -611,7 +743,7 @@ mod tests {
     fn a_changed_element_is_named() {
         let image = small_output();
         let mut after = image.bytes.clone();
-        after[image.row_offset(3) + 10] = 0;
+        after[image.row_range(3).unwrap().start + 10] = 0;
         let change = image.first_change(&after).unwrap();
         assert_eq!(change.what, "element [0, 1, 0, 5]");
     }

@@ -3,9 +3,10 @@
 
 use crate::params::{
     AttentionLaunch, AttentionMaps, AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL,
-    AttentionParams, AttentionTensor, AttentionTensorMap,
+    AttentionParams, AttentionServing, AttentionTensor, AttentionTensorMap,
 };
 use crate::problem::{Mask, Problem, Shape};
+use crate::serving::{Serving, Tables};
 
 /// The bytes of an element of O.
 const OUTPUT_BYTES: usize = 2;
@@ -115,12 +116,31 @@ pub fn params(
     }
 }
 
-/// Makes a launch argument. `encode` makes the opaque bytes of a map.
+/// Makes the launch argument of a problem in dense tensors. `encode` makes the opaque bytes of a
+/// map.
 ///
 /// # Errors
 ///
 /// The first error of `encode`.
 pub fn launch<E>(
+    problem: &Problem,
+    params: AttentionParams,
+    boxes: Option<BoxRows>,
+    encode: impl Fn(&TensorMap) -> Result<[u64; 16], E>,
+) -> Result<AttentionLaunch, E> {
+    let q_extents = problem.shape.q_extents();
+    let kv_extents = problem.shape.kv_extents();
+    let extents = [q_extents, kv_extents, kv_extents, q_extents];
+    launch_in(extents, problem, params, boxes, encode)
+}
+
+/// Makes a launch argument, with Q, K, V and O of these extents in memory.
+///
+/// # Errors
+///
+/// The first error of `encode`.
+pub fn launch_in<E>(
+    [q, k, v, o]: [[usize; 4]; 4],
     problem: &Problem,
     params: AttentionParams,
     boxes: Option<BoxRows>,
@@ -134,18 +154,72 @@ pub fn launch<E>(
         };
         Ok(AttentionTensorMap { opaque })
     };
-    let q_extents = problem.shape.q_extents();
-    let kv_extents = problem.shape.kv_extents();
     let bytes = problem.dtype.bytes();
     let rows = boxes.unwrap_or_default();
+    // A box has the rows of one page.
+    let page_rows = problem.shape.serving.page_rows.map_or(u32::MAX, u32::from);
     Ok(AttentionLaunch {
-        q: map(&params.q, q_extents, bytes, rows.q)?,
-        k: map(&params.k, kv_extents, bytes, rows.k)?,
-        v: map(&params.v, kv_extents, bytes, rows.v)?,
-        o: map(&params.o, q_extents, OUTPUT_BYTES, rows.o)?,
+        q: map(&params.q, q, bytes, rows.q)?,
+        k: map(&params.k, k, bytes, rows.k.min(page_rows))?,
+        v: map(&params.v, v, bytes, rows.v.min(page_rows))?,
+        o: map(&params.o, o, OUTPUT_BYTES, rows.o)?,
         params,
     })
 }
+
+/// The addresses of the arrays of [`Tables`]; null for those that are empty.
+#[derive(Clone, Copy, Debug)]
+pub struct TableAddresses {
+    pub q_starts: *const i32,
+    pub kv_starts: *const i32,
+    pub kv_used: *const i32,
+    pub pages: *const i32,
+    pub sinks: *const f32,
+}
+
+impl TableAddresses {
+    /// The addresses for dense tensors.
+    pub const NONE: Self = Self {
+        q_starts: std::ptr::null(),
+        kv_starts: std::ptr::null(),
+        kv_used: std::ptr::null(),
+        pages: std::ptr::null(),
+        sinks: std::ptr::null(),
+    };
+}
+
+/// Makes what a kernel gets beside its launch argument.
+pub fn serving(
+    problem: &Problem,
+    tables: Option<&Tables>,
+    addresses: TableAddresses,
+) -> AttentionServing {
+    let Serving {
+        window,
+        softcap,
+        page_rows,
+        ..
+    } = problem.shape.serving;
+    // No key is that far away.
+    let bound = |keys: Option<u32>| keys.map_or(-1, |most| most.min(MAX_WINDOW) as i32);
+    let total_q = tables.and_then(|arrays| arrays.q_starts.last().copied());
+    AttentionServing {
+        q_starts: addresses.q_starts,
+        kv_starts: addresses.kv_starts,
+        kv_used: addresses.kv_used,
+        pages: addresses.pages,
+        sinks: addresses.sinks,
+        pages_stride: tables.map_or(0, |arrays| arrays.pages_of_sequence as i32),
+        page_rows: page_rows.map_or(0, i32::from),
+        total_q: total_q.unwrap_or_default(),
+        window_left: bound(window.left),
+        window_right: bound(window.right),
+        softcap: softcap.map_or(0.0, f32::from),
+    }
+}
+
+/// The widest window: sequences are no longer, and sums of it and a row fit 32 bits.
+const MAX_WINDOW: u32 = 1 << 24;
 
 #[cfg(test)]
 mod tests {

@@ -233,3 +233,25 @@ const _: () = {
     ["Offset of field: AttentionMaps::o_box_rows"]
         [::std::mem::offset_of!(AttentionMaps, o_box_rows) - 12usize];
 };
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct AttentionServing {
+    pub q_starts: *const i32,
+    pub kv_starts: *const i32,
+    pub kv_used: *const i32,
+    pub pages: *const i32,
+    pub sinks: *const f32,
+    pub pages_stride: i32,
+    pub page_rows: i32,
+    pub total_q: i32,
+    pub window_left: i32,
+    pub window_right: i32,
+    pub softcap: f32,
+}
+#[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone)]
+pub struct AttentionServed {
+    pub launch: AttentionLaunch,
+    pub serving: AttentionServing,
+}

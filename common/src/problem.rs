@@ -1,6 +1,7 @@
 //! One attention forward problem, and the named problems that every stage must pass.
 
 use crate::format::Format;
+use crate::serving::Serving;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::LazyLock;
@@ -62,6 +63,8 @@ pub struct Shape {
     pub seq_kv: usize,
     /// The number of elements per row: 64 or 128.
     pub head_dim: usize,
+    #[serde(default, skip_serializing_if = "Serving::is_dense")]
+    pub serving: Serving,
 }
 
 impl Shape {
@@ -75,6 +78,7 @@ impl Shape {
             seq_q: seq,
             seq_kv: seq,
             head_dim,
+            serving: Serving::DENSE,
         }
     }
 
@@ -106,7 +110,8 @@ impl Shape {
 }
 
 impl fmt::Display for Shape {
-    /// Writes `1x8x512x64`; `1x8:2x113:203x64` where query and key sides differ.
+    /// Writes `1x8x512x64`; `1x8:2x113:203x64` where query and key sides differ; and what it has
+    /// beyond dense tensors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pair = |q: usize, kv: usize| {
             if q == kv {
@@ -117,7 +122,8 @@ impl fmt::Display for Shape {
         };
         let heads = pair(self.heads_q, self.heads_kv);
         let seq = pair(self.seq_q, self.seq_kv);
-        f.pad(&format!("{}x{heads}x{seq}x{}", self.batch, self.head_dim))
+        let (batch, head_dim, serving) = (self.batch, self.head_dim, self.serving);
+        f.pad(&format!("{batch}x{heads}x{seq}x{head_dim}{serving}"))
     }
 }
 
@@ -139,11 +145,14 @@ pub enum ProblemError {
         value: usize,
         max: usize,
     },
+    #[error("{complaint}")]
+    Serving { complaint: String },
     #[error("softmax_scale = {scale} is not a positive finite number")]
     Scale { scale: f32 },
     #[error(
         "'{text}' is not a shape: expected BATCHxHEADSxSEQxDIM, such as 1x8x512x64, or \
-         1x8:2x113:203x64 for 8 query and 2 key heads, 113 queries and 203 keys"
+         1x8:2x113:203x64 for 8 query and 2 key heads, 113 queries and 203 keys, and \
+         +packed=tail:0:7, +used=even:1:3, +window=127:0, +sinks, +cap=30 or +page=16"
     )]
     Syntax { text: String },
 }
@@ -198,6 +207,9 @@ impl Problem {
                 head_dim: shape.head_dim,
             });
         }
+        if let Some(complaint) = shape.serving.complaint() {
+            return Err(ProblemError::Serving { complaint });
+        }
         if !shape.heads_q.is_multiple_of(shape.heads_kv) {
             return Err(ProblemError::HeadGroups {
                 heads_q: shape.heads_q,
@@ -230,6 +242,9 @@ impl Problem {
 
     /// Returns the number of visible query-key pairs over all heads and batches; it saturates.
     pub fn scores(&self) -> u64 {
+        if !self.is_dense() {
+            return self.served_scores();
+        }
         let per_head: u64 = (0..self.shape.seq_q)
             .map(|row| self.visible_keys(row) as u64)
             .sum();
@@ -258,6 +273,9 @@ impl Problem {
     }
 
     pub fn input_bytes(&self) -> u64 {
+        if !self.is_dense() {
+            return self.served_input_bytes();
+        }
         let elements = |extents: [usize; 4]| extents.iter().product::<usize>() as u64;
         let all = elements(self.shape.q_extents()) + 2 * elements(self.shape.kv_extents());
         all * self.dtype.bytes() as u64
@@ -265,7 +283,8 @@ impl Problem {
 
     /// Returns the least bytes across device memory: Q, K and V read once, O written once.
     pub fn min_bytes(&self) -> u64 {
-        self.input_bytes() + 2 * self.shape.q_extents().iter().product::<usize>() as u64
+        let output_bytes = 2 * self.query_rows() * self.shape.head_dim;
+        self.input_bytes() + output_bytes as u64
     }
 }
 
@@ -373,12 +392,15 @@ fn parse_extents(text: &str) -> Result<Shape, ProblemError> {
     let syntax = || ProblemError::Syntax {
         text: text.to_string(),
     };
+    let mut parts = text.split('+');
+    let extents = parts.next().unwrap_or_default();
+    let serving = Serving::parse(parts).ok_or_else(syntax)?;
     let number = |part: &str| part.parse::<usize>().map_err(|_| syntax());
     let pair = |part: &str| match part.split_once(':') {
         Some((q, kv)) => Ok::<_, ProblemError>((number(q)?, number(kv)?)),
         None => number(part).map(|n| (n, n)),
     };
-    let [batch, heads, seq, dim] = text.split('x').collect::<Vec<_>>()[..] else {
+    let [batch, heads, seq, dim] = extents.split('x').collect::<Vec<_>>()[..] else {
         return Err(syntax());
     };
     let (heads_q, heads_kv) = pair(heads)?;
@@ -390,6 +412,7 @@ fn parse_extents(text: &str) -> Result<Shape, ProblemError> {
         seq_q,
         seq_kv,
         head_dim: number(dim)?,
+        serving,
     })
 }
 
@@ -437,6 +460,7 @@ mod tests {
             seq_q: 2,
             seq_kv: 5,
             head_dim: 64,
+            serving: Serving::DENSE,
         };
         let more_keys = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
         assert_eq!([0, 1].map(|row| more_keys.visible_keys(row)), [4, 5]);

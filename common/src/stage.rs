@@ -7,6 +7,7 @@ use crate::params::{self, AttentionKernel, AttentionMaps};
 use crate::probability::Probability;
 use crate::problem::{Dtype, Problem, Shape};
 use crate::resources::{Caps, KernelFacts, PtxasEntry};
+use crate::serving::Serving;
 use kernel_build::report::{BuildReport, GpuBuild};
 use std::ffi::CStr;
 use std::fmt;
@@ -113,6 +114,11 @@ pub enum Unsupported {
         dtype: Dtype,
         head_dim: usize,
     },
+    #[error(
+        "{variant} takes equal sequences in dense tensors alone, not {serving}; a variant of \
+         stage14-served does"
+    )]
+    Serving { variant: String, serving: Serving },
     #[error("{variant} does not support this problem: {reason}")]
     Problem { variant: String, reason: String },
     #[error(
@@ -211,6 +217,12 @@ pub trait Attention: Sync {
             heads as u32,
             batch as u32,
         ]
+    }
+
+    /// Returns whether kernels take sequences as they are served
+    /// ([`Serving`](crate::serving::Serving)), not dense tensors alone.
+    fn serves(&self, _kernel: &Kernel) -> bool {
+        false
     }
 
     /// Refuses a problem that a preset cannot hold; another preset must.
@@ -443,6 +455,12 @@ impl LoadedStage {
         problem: &Problem,
     ) -> Result<Prepared<'a>, Unsupported> {
         self.refuse(kernel)?;
+        if !problem.is_dense() && !self.attention.serves(kernel) {
+            return Err(Unsupported::Serving {
+                variant: kernel.variant.clone(),
+                serving: problem.shape.serving,
+            });
+        }
         self.attention.accepts(kernel, problem)?;
         Ok(Prepared {
             kernel,

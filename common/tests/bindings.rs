@@ -1,5 +1,5 @@
-//! `common/src/params.rs` is what bindgen makes of `common/cuda/attn/params.h` and `launch.h`:
-//! regenerated here and compared, so that a plain build needs no libclang and host and device still
+//! `common/src/params.rs` is what bindgen makes of `common/cuda/attn/params.h`, `launch.h` and
+//! `served.h`: regenerated here and compared, so that a plain build needs no libclang and host and device still
 //! cannot drift.
 //!
 //! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it.
@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 
 const ATTRIBUTES: &str = "\
-//! The host's side of the contract with the kernels: `params.h` and `launch.h` of
-//! `common/cuda/attn`, through bindgen. Not edited by hand:
+//! The host's side of the contract with the kernels: `params.h`, `launch.h` and
+//! `served.h` of `common/cuda/attn`, through bindgen. Not edited by hand:
 //! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it
 //! out of date.
 #![allow(
@@ -82,7 +82,7 @@ fn params_rs_is_current() {
         println!("not checked: {why}");
         return;
     };
-    let header = |name| {
+    let header = |name: &str| {
         prepared(&std::fs::read_to_string(root.join("common/cuda/attn").join(name)).unwrap())
     };
     // The whole test runs in a child that has LIBCLANG_PATH: setting a variable of this process
@@ -97,8 +97,8 @@ fn params_rs_is_current() {
     }
     let generated = bindgen::Builder::default()
         .header_contents(
-            "launch.h",
-            &format!("{}\n{}", header("params.h"), header("launch.h")),
+            "served.h",
+            &["params.h", "launch.h", "served.h"].map(header).join("\n"),
         )
         // Fixed, so that every machine gets the same text.
         .clang_args(["--target=x86_64-unknown-linux-gnu", "-std=c11", "-nostdinc"])
@@ -121,7 +121,7 @@ fn params_rs_is_current() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == expected,
-        "common/src/params.rs is not what bindgen makes of params.h and launch.h; \
+        "common/src/params.rs is not what bindgen makes of params.h, launch.h and served.h; \
          run UPDATE_BINDINGS=1 cargo test -p common --test bindings and commit it"
     );
 }

@@ -8,6 +8,7 @@ use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::agree::agree;
 use common::reference::gpu::{FATBIN, MOST_HOST_SCORES};
 use common::reference::{Probability, reference};
+use common::serving::Serving;
 use common::timing::Plan;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -77,6 +78,7 @@ fn large_references_are_the_hosts_on_a_real_gpu() {
         seq_q: 1100,
         seq_kv: 3001,
         head_dim: 128,
+        serving: Serving::DENSE,
     };
     for (dtype, mask) in [
         (Dtype::F16, Mask::Full),

@@ -12,6 +12,7 @@ use common::params::AttentionParams;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::Probability;
 use common::resources::{Caps, KernelFacts};
+use common::serving::Serving;
 use common::stage::{Kernel, Prepared};
 use common::verdict::Verdict;
 use emulator::trace::HazardKind;
@@ -92,6 +93,7 @@ fn staged(seq_q: usize, dtype: Dtype) -> Staged {
         seq_q,
         seq_kv: 7,
         head_dim: 64,
+        serving: Serving::DENSE,
     };
     let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
     Staged::new(

@@ -1,6 +1,7 @@
 //! Random problems, on which the library's choice is fitted and judged.
 
 use common::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
+use common::serving::Serving;
 
 /// The most operations, where a multiply-add is two: about half a millisecond of a good kernel on
 /// an H100, hundreds of times an empty launch.
@@ -77,6 +78,7 @@ impl Random {
             seq_q,
             seq_kv,
             head_dim: self.one_of(&HEAD_DIMS),
+            serving: Serving::DENSE,
         };
         Problem::new(shape, dtype, mask).expect("these are extents of problems")
     }

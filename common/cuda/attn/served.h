@@ -11,19 +11,22 @@
 // where a negative window is none, and the causal mask is a window_right of 0.
 // Arrays lie on the device and may change from launch to launch: no host reads them.
 struct AttentionServing {
-    const int32_t *q_starts;  // [batch + 1], ascending from 0: sequence b has rows q_starts[b] to q_starts[b + 1] - 1 of a Q and an O whose
-                              // only batch is 0; null: it has the seq_q rows of batch b
-    const int32_t *kv_starts; // [batch + 1]: likewise of K and V; null: it has the seq_kv rows of batch b, or pages
-    const int32_t *kv_used;   // [batch]: keys of each sequence, the first of those that it has; null: all
-    const int32_t *pages;     // [batch, pages_stride]: key j of sequence b is row j % page_rows of page pages[b, j / page_rows]: a batch of
-                              // K and V. Entries behind the last key are not read. Null: no pages
-    const float *sinks;       // [heads_q]: a logit that takes weight from every row of the head, and has no value; null: none
-    int32_t pages_stride;     // entries of a sequence
-    int32_t page_rows;        // a power of two of at least 16; 0: no pages
-    int32_t total_q;          // rows of the packed Q, and of each head of the packed log-sum-exps [heads_q, total_q]
-    int32_t window_left;      // keys before a query's own that it sees; negative: all
-    int32_t window_right;     // keys behind a query's own that it sees; negative: all
-    float softcap;            // scaled scores s become softcap * tanh(s / softcap); 0: they stay
+    // [batch + 1], ascending from 0: sequence b has rows q_starts[b] to q_starts[b + 1] - 1 of a Q and an O whose only batch is 0.
+    // Null: it has the seq_q rows of batch b.
+    const int32_t *q_starts;
+    // [batch + 1]: likewise of K and V. Null: it has the seq_kv rows of batch b, or pages.
+    const int32_t *kv_starts;
+    const int32_t *kv_used; // [batch]: keys of each sequence, the first of those that it has; null: all
+    // [batch, pages_stride]: key j of sequence b is row j % page_rows of page pages[b, j / page_rows], a batch of K and V. Entries
+    // behind the last key are not read. Null: no pages.
+    const int32_t *pages;
+    const float *sinks;   // [heads_q]: a logit that takes weight from every row of the head, and has no value; null: none
+    int32_t pages_stride; // entries of a sequence
+    int32_t page_rows;    // a power of two of at least 16; 0: no pages
+    int32_t total_q;      // rows of the packed Q, and of each head of the packed log-sum-exps [heads_q, total_q]
+    int32_t window_left;  // keys before a query's own that it sees; negative: all
+    int32_t window_right; // keys behind a query's own that it sees; negative: all
+    float softcap;        // scaled scores s become softcap * tanh(s / softcap); 0: they stay
 };
 
 // One map has boxes of page_rows rows where pages are shorter than what the variant asks for (AttentionMaps). A batch of -1 is outside of

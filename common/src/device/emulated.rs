@@ -2,8 +2,8 @@
 
 use super::{Execution, Staged};
 use crate::image::Image;
-use crate::maps::{self, BoxRows, TensorMap};
-use crate::params::AttentionLaunch;
+use crate::maps::{self, BoxRows, TableAddresses, TensorMap};
+use crate::params::AttentionServed;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory};
 use emulator::{Entry, Fault, Launch, Place, Schedule, TraceReport};
@@ -45,7 +45,11 @@ impl AlignedBytes {
     fn allocation(&self, name: &str, image: &Image, access: Access) -> Allocation {
         let layout = image.clone();
         let start = self.storage[self.start..].as_ptr();
-        Allocation::with_elements(name, start, self.len, access, image.element_ranges())
+        let elements: Vec<_> = match access {
+            Access::Output => image.element_ranges().collect(),
+            Access::Input | Access::Constant => image.readable_ranges().collect(),
+        };
+        Allocation::with_elements(name, start, self.len, access, elements)
             .described_by(move |offset| layout.describe(offset))
     }
 }
@@ -57,7 +61,60 @@ struct Buffers {
     scales: [AlignedBytes; 3],
     output: AlignedBytes,
     lse: Option<AlignedBytes>,
-    launch: AttentionLaunch,
+    tables: [Table; 5],
+    argument: AttentionServed,
+}
+
+/// An array that kernels read beside the tensors; without bytes where there is none.
+struct Table {
+    name: &'static str,
+    bytes: AlignedBytes,
+}
+
+impl Table {
+    fn new<T, const N: usize>(
+        name: &'static str,
+        values: &[T],
+        bytes_of: impl Fn(&T) -> [u8; N],
+    ) -> Self {
+        let bytes: Vec<u8> = values.iter().flat_map(bytes_of).collect();
+        Self {
+            name,
+            bytes: AlignedBytes::copy_of(&bytes),
+        }
+    }
+
+    /// Makes the arrays of a launch.
+    fn all(staged: &Staged) -> [Self; 5] {
+        let tables = staged.tables.clone().unwrap_or_default();
+        let integers = |name, values: &[i32]| Self::new(name, values, |value| value.to_ne_bytes());
+        [
+            integers("the starts of queries", &tables.q_starts),
+            integers("the starts of keys", &tables.kv_starts),
+            integers("the numbers of used keys", &tables.kv_used),
+            integers("the page table", &tables.pages),
+            Self::new("the sinks", &tables.sinks, |value| value.to_ne_bytes()),
+        ]
+    }
+
+    fn address(&mut self) -> *const c_void {
+        match self.bytes.len {
+            0 => std::ptr::null(),
+            _ => self.bytes.address().cast_const(),
+        }
+    }
+}
+
+/// Returns the addresses of the arrays of [`Table::all`].
+fn table_addresses(tables: &mut [Table; 5]) -> TableAddresses {
+    let [q_starts, kv_starts, kv_used, pages, sinks] = tables.each_mut().map(Table::address);
+    TableAddresses {
+        q_starts: q_starts.cast(),
+        kv_starts: kv_starts.cast(),
+        kv_used: kv_used.cast(),
+        pages: pages.cast(),
+        sinks: sinks.cast(),
+    }
 }
 
 impl Buffers {
@@ -79,12 +136,19 @@ impl Buffers {
                 .as_mut()
                 .map_or(std::ptr::null_mut(), AlignedBytes::address),
         );
+        let mut tables = Table::all(staged);
+        let addresses = table_addresses(&mut tables);
+        let problem = &staged.problem;
         Ok(Self {
             images,
             scales,
             output,
             lse: log_sum_exps,
-            launch: maps::launch(&staged.problem, params, boxes, encode)?,
+            argument: AttentionServed {
+                launch: maps::launch_in(staged.extents(), problem, params, boxes, encode)?,
+                serving: maps::serving(problem, staged.tables.as_ref(), addresses),
+            },
+            tables,
         })
     }
 
@@ -102,7 +166,7 @@ impl Buffers {
         };
         Ok(Launch {
             entry: entry_point,
-            params: (&raw const self.launch).cast(),
+            params: (&raw const self.argument).cast(),
             grid: blocks(prepared),
             block: [prepared.kernel.threads, 1, 1],
             cluster: prepared.kernel.cluster,
@@ -138,10 +202,14 @@ impl Buffers {
         if let Some(lse) = &self.lse {
             table.push(lse.allocation("lse", &staged.lse, Access::Output));
         }
+        for Table { name, bytes } in &self.tables {
+            let start = bytes.storage[bytes.start..].as_ptr();
+            table.push(Allocation::whole(name, start, bytes.len, Access::Input));
+        }
         table.push(Allocation::whole(
             "the parameters",
-            &raw const self.launch,
-            size_of::<AttentionLaunch>(),
+            &raw const self.argument,
+            size_of::<AttentionServed>(),
             Access::Constant,
         ));
         Memory::new(table)
@@ -190,7 +258,7 @@ pub fn execute(
 ) -> Result<Execution, Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule)?;
-    // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which
+    // SAFETY: the entry takes AttentionServed, or what that begins with, which
     // outlives the call, as do the buffers that it points to; each holds every address that extents
     // and strides of `staged` allow, and is on the boundary that kernels rely on. Without a barrier
     // a kernel computes something else, but at the same addresses.
@@ -283,14 +351,14 @@ pub fn execute_far_apart(
     ];
     let output = move_far_apart(&mut far.output)?;
     let mut buffers = Buffers::new(staged, None, false)?;
-    let near = &buffers.launch.params;
+    let near = &buffers.argument.launch.params;
     let params = far.params(
         inputs.each_ref().map(|memory| memory.start.cast()),
         [near.q.scales, near.k.scales, near.v.scales],
         output.start.cast(),
         std::ptr::null_mut(),
     );
-    buffers.launch = maps::launch(&far.problem, params, prepared.kernel.boxes, encode)?;
+    buffers.argument.launch = maps::launch(&far.problem, params, prepared.kernel.boxes, encode)?;
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule)?;
     // SAFETY: as in `execute`; the mappings outlive the call, too.
     unsafe { emulator::launch(&launch, None) }?;
@@ -354,7 +422,7 @@ mod tests {
 
     #[test]
     fn address_space_that_the_system_refuses_is_no_memory() {
-        let image = Image::poisoned_output([1, 1, 1, 64], crate::image::Layout::Packed);
+        let image = Image::poisoned_output([1, 1, 1, 64], crate::image::Layout::Packed, None);
         let apart = image.far_apart().image;
         let fault = Sparse::holding(&image, &apart, usize::MAX >> 1).err();
         assert!(matches!(fault, Some(Fault::NoMemory { .. })), "{fault:?}");
@@ -367,7 +435,7 @@ mod tests {
         [q_extents, q_extents, kv_extents, kv_extents]
             .map(|extents| {
                 let layout = crate::image::Layout::Packed;
-                Image::poisoned_output(extents, layout)
+                Image::poisoned_output(extents, layout, None)
                     .far_apart()
                     .byte_count
             })

@@ -10,6 +10,7 @@ use crate::maps;
 use crate::params::{AttentionParams, AttentionTensor};
 use crate::placement::Placement;
 use crate::problem::Problem;
+use crate::serving::{Relocation, Tables};
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 
@@ -30,6 +31,8 @@ pub struct Staged {
     pub output: Image,
     /// Log-sum-exps, filled with NaN.
     pub lse: Image,
+    /// The lengths, pages and sinks; `None` for dense tensors.
+    pub tables: Option<Tables>,
 }
 
 /// An operand as bytes in memory.
@@ -45,46 +48,60 @@ pub struct StagedOperand {
 
 impl Staged {
     pub fn new(inputs: &Inputs, layout: Layout) -> Self {
-        let output = Image::poisoned_output(inputs.problem.shape.q_extents(), layout);
-        Self::with_images(inputs, output, |tensor, operand| {
-            Image::of_operand(operand, tensor, layout)
-        })
+        let extents = inputs.problem.shape.q_extents();
+        Self::with_images(
+            inputs,
+            |moved| Image::poisoned_output(extents, layout, moved),
+            |tensor, operand, moved| Image::of_operand(operand, tensor, layout, moved),
+        )
     }
 
     /// Stages the inputs with the placements of Q, K, V and the output.
     pub fn placed(inputs: &Inputs, placements: &[Placement; 4]) -> Self {
         let &[q, k, v, o] = placements;
-        let output = Image::placed_output(inputs.problem.shape.q_extents(), o);
-        Self::with_images(inputs, output, |tensor, operand| {
-            let placement = match tensor {
-                Tensor::Q => q,
-                Tensor::K => k,
-                Tensor::V => v,
-            };
-            Image::placed_operand(operand, placement)
-        })
+        let extents = inputs.problem.shape.q_extents();
+        Self::with_images(
+            inputs,
+            |moved| Image::placed_output(extents, o, moved),
+            |tensor, operand, moved| {
+                let placement = match tensor {
+                    Tensor::Q => q,
+                    Tensor::K => k,
+                    Tensor::V => v,
+                };
+                Image::placed_operand(operand, placement, moved)
+            },
+        )
     }
 
+    /// Stages inputs with the images that `output` and `image` make where the problem's tables have
+    /// their rows.
     fn with_images(
         inputs: &Inputs,
-        output: Image,
-        image: impl Fn(Tensor, &Operand) -> Image,
+        output: impl Fn(Option<&Relocation>) -> Image,
+        image: impl Fn(Tensor, &Operand, Option<&Relocation>) -> Image,
     ) -> Self {
-        let stage = |tensor: Tensor, operand: &Operand| StagedOperand {
+        let tables = Tables::new(&inputs.problem);
+        let (moved_q, moved_kv) = match &tables {
+            Some(Tables { q, kv, .. }) => (q.as_ref(), kv.as_ref()),
+            None => (None, None),
+        };
+        let stage = |tensor: Tensor, operand: &Operand, moved| StagedOperand {
             name: tensor.name(),
-            image: image(tensor, operand),
+            image: image(tensor, operand, moved),
             scales: operand.scales.clone(),
         };
         let [batch, heads, rows, _] = inputs.problem.shape.q_extents();
         Self {
             problem: inputs.problem,
             inputs: [
-                stage(Tensor::Q, &inputs.q),
-                stage(Tensor::K, &inputs.k),
-                stage(Tensor::V, &inputs.v),
+                stage(Tensor::Q, &inputs.q, moved_q),
+                stage(Tensor::K, &inputs.k, moved_kv),
+                stage(Tensor::V, &inputs.v, moved_kv),
             ],
-            output,
-            lse: Image::poisoned_lse([batch, heads, rows]),
+            output: output(moved_q),
+            lse: Image::poisoned_lse([batch, heads, rows], moved_q),
+            tables,
         }
     }
 
@@ -118,6 +135,12 @@ impl Staged {
             ],
             lse_data,
         )
+    }
+
+    /// Returns the extents in memory of Q, K, V and the output.
+    pub fn extents(&self) -> [[usize; 4]; 4] {
+        let [q, k, v] = &self.inputs;
+        [&q.image, &k.image, &v.image, &self.output].map(Image::extents_in_memory)
     }
 }
 

@@ -219,6 +219,7 @@ fn copy_of_values(inputs: &Inputs) -> Vec<f32> {
         seq_q,
         seq_kv,
         head_dim,
+        ..
     } = inputs.problem.shape;
     let format = inputs.problem.dtype.output();
     let values = inputs.v.dequantised();

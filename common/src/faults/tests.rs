@@ -1,6 +1,7 @@
 use super::*;
 use crate::inputs::Operand;
 use crate::problem::Shape;
+use crate::serving::Serving;
 use crate::verdict::Verdict;
 
 #[test]
@@ -185,6 +186,7 @@ fn every_fault_changes_the_output_where_it_applies() {
         seq_q: 75,
         seq_kv: 29,
         head_dim: 64,
+        serving: Serving::DENSE,
     };
     for dtype in Dtype::ALL {
         let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();

@@ -6,6 +6,7 @@ use crate::image::GAP_ROWS;
 use crate::inputs::Family;
 use crate::placement::{DIMENSIONS, Order, Placement, STRIDE_ALIGN};
 use crate::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
+use crate::serving::Serving;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -103,6 +104,7 @@ impl Random {
             seq_q,
             seq_kv,
             head_dim: self.one_of(&HEAD_DIMS),
+            serving: Serving::DENSE,
         }
     }
 

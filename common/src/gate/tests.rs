@@ -5,6 +5,7 @@ use crate::image::{Image, Layout, UNWRITTEN};
 use crate::inputs::{Inputs, Operand, Tensor};
 use crate::problem::{Dtype, Mask, Shape};
 use crate::reference::{Probability, reference, reference_of_rows};
+use crate::serving::Serving;
 use crate::verdict::Verdict;
 
 struct Case {
@@ -522,8 +523,8 @@ fn c6_sees_writes_outside_outputs_and_any_change_of_inputs() {
     let operand = Operand::rounded([1, 2, 5, 64], Dtype::E4m3, vec![1.0; 640], None);
     for layout in Layout::ALL {
         let (q, o) = (
-            Image::of_operand(&operand, Tensor::Q, layout),
-            Image::poisoned_output([1, 2, 5, 64], layout),
+            Image::of_operand(&operand, Tensor::Q, layout, None),
+            Image::poisoned_output([1, 2, 5, 64], layout, None),
         );
         let judge = |q_after: &[u8], o_after: &[u8]| {
             c6(&[
@@ -590,6 +591,7 @@ impl LogSumExps {
             seq_q: 9,
             seq_kv: 6,
             head_dim: 64,
+            serving: Serving::DENSE,
         };
         let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 0);

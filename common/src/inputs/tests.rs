@@ -1,6 +1,7 @@
 use super::*;
 use crate::format::Format;
 use crate::problem::{Mask, Shape};
+use crate::serving::Serving;
 
 fn problem(dtype: Dtype) -> Problem {
     let shape = Shape {
@@ -10,6 +11,7 @@ fn problem(dtype: Dtype) -> Problem {
         seq_q: 40,
         seq_kv: 50,
         head_dim: 64,
+        serving: Serving::DENSE,
     };
     Problem::new(shape, dtype, Mask::Full).unwrap()
 }

@@ -111,6 +111,7 @@ mod tests {
     use crate::inputs::{Family, Inputs};
     use crate::probability::Probability;
     use crate::problem::{Dtype, Mask, Shape};
+    use crate::serving::Serving;
 
     /// Returns a causal problem with rows that see no key.
     fn problem() -> Problem {
@@ -121,6 +122,7 @@ mod tests {
             seq_q: 9,
             seq_kv: 5,
             head_dim: 64,
+            serving: Serving::DENSE,
         };
         Problem::new(shape, Dtype::E4m3, Mask::Causal).unwrap()
     }

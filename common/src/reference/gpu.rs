@@ -10,6 +10,7 @@ use super::{
 use crate::device::cuda::CudaDevice;
 use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
+use crate::serving::Serving;
 
 mod image {
     include!(concat!(env!("OUT_DIR"), "/gpu.rs"));
@@ -84,7 +85,7 @@ pub fn baseline_layout<'a>(
 
 impl CudaDevice {
     /// Computes a [`reference()`]; that of a problem of more than [`MOST_HOST_SCORES`] on the GPU,
-    /// where there is code for one. The kernel is compared with the host on small problems before
+    /// where there is code for one and tensors are dense. The kernel is compared with the host on small problems before
     /// the first, and on each at three of its rows.
     ///
     /// # Errors
@@ -92,7 +93,7 @@ impl CudaDevice {
     /// Values that are not the host's.
     pub fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
         let Inputs { problem, .. } = inputs;
-        if FATBIN.is_none() || problem.scores() <= MOST_HOST_SCORES {
+        if FATBIN.is_none() || !problem.is_dense() || problem.scores() <= MOST_HOST_SCORES {
             return reference(inputs, p);
         }
         self.check_references()?;
@@ -139,6 +140,7 @@ pub fn small_cases() -> Vec<(Problem, Probability)> {
         seq_q: seqs[0],
         seq_kv: seqs[1],
         head_dim,
+        serving: Serving::DENSE,
     };
     let shapes = [
         two_batches([4, 2], [19, 7], 64),

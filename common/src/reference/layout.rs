@@ -189,6 +189,7 @@ fn transpose_heads<T: Copy + Default + Send + Sync>(k: &[T], seq_kv: usize, dim:
 mod tests {
     use super::*;
     use crate::problem::{Dtype, Mask};
+    use crate::serving::Serving;
 
     #[test]
     fn tiles_are_rows_of_one_head_with_its_key_head_and_what_each_row_sees() {
@@ -199,6 +200,7 @@ mod tests {
             seq_q: 6,
             seq_kv: 5,
             head_dim: 64,
+            serving: Serving::DENSE,
         };
         let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
         let [q, kv] = [2 * 4 * 6, 2 * 2 * 5]

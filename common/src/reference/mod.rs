@@ -3,9 +3,11 @@
 
 use crate::inputs::{Inputs, Operand};
 use crate::problem::{Dtype, Mask, Problem, Shape};
+use crate::serving::Sequence;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
+use std::ops::Range;
 
 pub mod agree;
 mod error;
@@ -21,6 +23,8 @@ use panels::{PackedHead, Real, pack_heads, pack_rows, tiles};
 /// The number of visible scores above which a sample of the rows is computed: two processors take
 /// about a minute for as many.
 pub const MAX_FULL_SCORES: u64 = 1 << 28;
+/// The same for sequences as they are served, which no GPU computes references of.
+pub const MAX_FULL_SERVED_SCORES: u64 = 1 << 25;
 /// The number of scores of a sample, about.
 const SAMPLED_SCORES: u64 = 1 << 25;
 /// The seed of a sample, so that its rows depend on the problem's extents and mask only.
@@ -33,8 +37,8 @@ const TILE_EXTENTS: [usize; 6] = [16, 32, 64, 96, 128, 256];
 /// each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all, or a sample with the
-    /// first and last row of every head, and rows at the edges of tiles.
+    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all that exist, or a sample
+    /// with the first and last row of every head, and rows at the edges of tiles.
     pub rows: Vec<usize>,
     pub sampled: bool,
     /// FP64 attention on the dequantised inputs; 0 in rows without a key.
@@ -67,12 +71,17 @@ fn judged_rows(problem: &Problem) -> Vec<usize> {
     if is_sampled(problem) {
         sample_rows(problem)
     } else {
-        (0..row_count(problem)).collect()
+        problem.existing_rows()
     }
 }
 
 fn is_sampled(problem: &Problem) -> bool {
-    problem.scores() > MAX_FULL_SCORES
+    let most = if problem.is_dense() {
+        MAX_FULL_SCORES
+    } else {
+        MAX_FULL_SERVED_SCORES
+    };
+    problem.scores() > most
 }
 
 /// The size of a sample.
@@ -294,22 +303,27 @@ fn key_head(problem: &Problem, row: usize) -> usize {
 }
 
 fn row_count(problem: &Problem) -> usize {
-    problem.shape.batch * problem.shape.heads_q * problem.shape.seq_q
+    problem.query_rows()
 }
 
 /// Returns a sample of about [`SAMPLED_SCORES`], the same number of rows from every head, and of
 /// [`edge_rows`], again as many at most.
 fn sample_rows(problem: &Problem) -> Vec<usize> {
-    let seq = problem.shape.seq_q;
+    let room = problem.shape.seq_q;
     let heads = problem.shape.batch * problem.shape.heads_q;
     let sampled_rows = SAMPLED_SCORES / problem.shape.seq_kv as u64;
-    let per_head = (sampled_rows as usize / heads).max(2).min(seq);
+    let sequences = problem.shape.sequences();
     let edges = edge_rows(problem);
-    // Where heads are many, each has a part of the edges.
-    let edges_per_head = per_head.min(edges.len());
     let mut rng = ChaCha8Rng::seed_from_u64(SAMPLE_SEED);
-    let mut sample = Vec::with_capacity(heads * (per_head + edges_per_head));
+    let mut sample = Vec::new();
     for head in 0..heads {
+        let seq = sequences[head / problem.shape.heads_q].queries;
+        if seq == 0 {
+            continue;
+        }
+        let per_head = (sampled_rows as usize / heads).max(2).min(seq);
+        // Where heads are many, each has a part of the edges.
+        let edges_per_head = per_head.min(edges.len());
         let mut rows_of_head = Vec::with_capacity(per_head + edges_per_head);
         // One row from each of per_head equal stretches, the outermost at the ends.
         for part in 0..per_head {
@@ -321,9 +335,10 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
             let index = head * edges_per_head + turn;
             rows_of_head.push(edges[index % edges.len()]);
         }
+        rows_of_head.retain(|row| *row < seq);
         rows_of_head.sort_unstable();
         rows_of_head.dedup();
-        sample.extend(rows_of_head.into_iter().map(|row| head * seq + row));
+        sample.extend(rows_of_head.into_iter().map(|row| head * room + row));
     }
     sample
 }
@@ -362,12 +377,18 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: &[Vec<f64>; 3]) -> A
         rows,
         [q, k, v],
         |_, _| exact_scales(problem),
-        |scores| {
-            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        |scores, sink| {
+            if let Some(cap) = problem.shape.serving.softcap.map(f64::from) {
+                for score in scores.iter_mut() {
+                    *score = cap * (*score / cap).tanh();
+                }
+            }
+            let sink_score = sink.map_or(f64::NEG_INFINITY, f64::from);
+            let largest = scores.iter().copied().fold(sink_score, f64::max);
             for score in scores.iter_mut() {
                 *score = (*score - largest).exp();
             }
-            let sum: f64 = scores.iter().sum();
+            let sum = scores.iter().sum::<f64>() + (sink_score - largest).exp();
             for weight in scores.iter_mut() {
                 *weight /= sum;
             }
@@ -406,12 +427,18 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
         rows,
         [&q.codes(), &k.codes(), &v.codes()],
         |b, h| baseline_scales(inputs, b, h),
-        |scores| {
-            let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        |scores, sink| {
+            if let Some(cap) = problem.shape.serving.softcap.map(f32::from) {
+                for score in scores.iter_mut() {
+                    *score = cap * (*score / cap).tanh();
+                }
+            }
+            let sink_score = sink.unwrap_or(f32::NEG_INFINITY);
+            let largest = scores.iter().copied().fold(sink_score, f32::max);
             for score in scores.iter_mut() {
                 *score = exponential(*score - largest);
             }
-            let sum: f32 = scores.iter().sum();
+            let sum = scores.iter().sum::<f32>() + exponential(sink_score - largest);
             // E4M3 is rounded before the division, like in the kernels.
             if p == Probability::E4m3 {
                 p.round(scores);
@@ -429,15 +456,17 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
 }
 
 /// Computes attention in T, with panels of `N` columns. `scales(b, h)` returns the factors of the
-/// scores and of the output. `softmax` turns a row's scaled, visible scores into weights and
-/// returns their log-sum-exp.
+/// scores and of the output. `softmax` turns a row's scaled, visible scores, and the sink of its
+/// head, into weights and returns their log-sum-exp.
 fn attend<T: Real, const N: usize>(
     problem: &Problem,
     rows: &[usize],
     [q, k, v]: [&[T]; 3],
     scales: impl Fn(usize, usize) -> [T; 2] + Sync,
-    softmax: impl Fn(&mut [T]) -> T + Sync,
+    softmax: impl Fn(&mut [T], Option<f32>) -> T + Sync,
 ) -> Attended<T> {
+    let sequences = problem.shape.sequences();
+    let sinks = crate::serving::sinks(&problem.shape);
     // Rows ascend, and so do their heads.
     let mut heads: Vec<usize> = rows.iter().map(|&row| key_head(problem, row)).collect();
     heads.dedup();
@@ -448,7 +477,12 @@ fn attend<T: Real, const N: usize>(
             let [b, h, _] = row_index(problem, tile_rows[0]);
             let place = heads.binary_search(&key_head(problem, tile_rows[0]));
             let head = &packed[place.expect("each row's head is packed")];
-            attend_tile(problem, tile_rows, q, head, scales(b, h), &softmax)
+            let tile = TileOfRows {
+                rows: tile_rows,
+                visible: visible_to(problem, sequences[b], tile_rows),
+                sink: sinks.get(h).copied(),
+            };
+            attend_tile(&tile, q, head, scales(b, h), &softmax)
         })
         .collect();
     let mut attended = Attended {
@@ -462,42 +496,58 @@ fn attend<T: Real, const N: usize>(
     attended
 }
 
+/// Returns the keys that each row of a tile sees.
+fn visible_to(problem: &Problem, sequence: Sequence, rows: &[usize]) -> Vec<Range<usize>> {
+    let seq_q = problem.shape.seq_q;
+    rows.iter()
+        .map(|row| problem.visible(sequence, row % seq_q))
+        .collect()
+}
+
+/// Rows of one head, ascending.
+struct TileOfRows<'a> {
+    rows: &'a [usize],
+    /// The keys that each row sees, which ascend, too.
+    visible: Vec<Range<usize>>,
+    /// The sink of the head.
+    sink: Option<f32>,
+}
+
 /// Computes the rows of one tile: their outputs and log-sum-exps.
 fn attend_tile<T: Real, const N: usize>(
-    problem: &Problem,
-    rows: &[usize],
+    tile: &TileOfRows<'_>,
     q: &[T],
     head: &PackedHead<T, N>,
     [score_scale, output_scale]: [T; 2],
-    softmax: &impl Fn(&mut [T]) -> T,
+    softmax: &impl Fn(&mut [T], Option<f32>) -> T,
 ) -> Attended<T> {
-    let dim = problem.shape.head_dim;
-    let visible: Vec<usize> = rows
-        .iter()
-        .map(|&row| problem.visible_keys(row % problem.shape.seq_q))
-        .collect();
-    // Rows ascend, and so does what they see.
-    let most = visible[visible.len() - 1];
-
+    let TileOfRows {
+        rows,
+        ref visible,
+        sink,
+    } = *tile;
+    let dim = head.values.columns();
+    let keys = visible[0].start..visible[visible.len() - 1].end;
     let q_tile = pack_rows(rows.iter().map(|&row| &q[row * dim..(row + 1) * dim]), dim);
-    let mut weights = vec![vec![T::default(); most]; rows.len()];
+    let mut weights = vec![vec![T::default(); keys.len()]; rows.len()];
     head.keys
-        .multiply(&q_tile, 0..dim, 0..most, |row, key, sum| {
-            if row < visible.len() && key < visible[row] {
-                weights[row][key] = sum * score_scale;
+        .multiply(&q_tile, 0..dim, keys.clone(), |row, key, sum| {
+            if row < visible.len() && visible[row].contains(&key) {
+                weights[row][key - keys.start] = sum * score_scale;
             }
         });
     let mut lse = vec![f64::NEG_INFINITY; rows.len()];
-    for row in 0..rows.len() {
-        if visible[row] > 0 {
-            lse[row] = softmax(&mut weights[row][..visible[row]]).into();
+    for (row, seen) in visible.iter().enumerate() {
+        if !seen.is_empty() || sink.is_some() {
+            let scores = &mut weights[row][seen.start - keys.start..seen.end - keys.start];
+            lse[row] = softmax(scores, sink).into();
         }
     }
-    let p_tile = pack_rows(weights.iter().map(Vec::as_slice), most);
+    let p_tile = pack_rows(weights.iter().map(Vec::as_slice), keys.len());
     let mut output = vec![T::default(); rows.len() * dim];
     let columns = 0..dim;
     head.values
-        .multiply(&p_tile, 0..most, columns, |row, column, sum| {
+        .multiply(&p_tile, keys, columns, |row, column, sum| {
             if row < visible.len() {
                 output[row * dim + column] = sum * output_scale;
             }

@@ -50,6 +50,10 @@ impl<T: Real, const N: usize> Panels<T, N> {
         }
     }
 
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
     /// Computes `out[row][column] = sum over k in depths of a[k - depths.start][row] *
     /// self[k][column]`, k in order, in T, for the panels that cover `columns`; `emit` receives
     /// row, column and sum.

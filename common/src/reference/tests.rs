@@ -2,6 +2,7 @@ use super::*;
 use crate::e4m3::E4m3;
 use crate::inputs::{Family, InputError};
 use crate::problem::{Mask, Shape};
+use crate::serving::Serving;
 use std::collections::BTreeSet;
 
 fn by_definition(problem: &Problem, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
@@ -48,6 +49,7 @@ fn fp64_agrees_with_the_definition_on_ragged_and_grouped_problems() {
             seq_q,
             seq_kv,
             head_dim,
+            serving: Serving::DENSE,
         };
         for dtype in Dtype::ALL {
             for mask in Mask::ALL {
@@ -189,6 +191,7 @@ fn sampled_rows_equal_those_of_the_whole() {
         seq_q: 50,
         seq_kv: 70,
         head_dim: 64,
+        serving: Serving::DENSE,
     };
     let problem = Problem::new(shape, Dtype::E4m3, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 4);
@@ -222,6 +225,7 @@ fn log_sum_exps_count_the_keys_of_equal_scores() {
         seq_q: 9,
         seq_kv: 6,
         head_dim: 64,
+        serving: Serving::DENSE,
     };
     let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
     let operand = |heads: usize, rows: usize, value: f32| {

@@ -6,6 +6,7 @@ use common::check::{StagedInputs, Target, check, failures, launch};
 use common::inputs::{Family, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::reference;
+use common::serving::Serving;
 use common::stage::{Attention, LoadedStage};
 use emulator::Schedule;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub fn packed_rows(
         seq_q,
         seq_kv,
         head_dim,
+        serving: Serving::DENSE,
     };
     let problem = Problem::new(shape, dtype, mask).unwrap();
     let inputs = match dtype {

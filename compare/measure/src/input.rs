@@ -5,6 +5,7 @@ use anyhow::{Context, bail, ensure};
 use common::format::Format;
 use common::inputs::{InputError, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
+use common::serving::Serving;
 use results::table::files::name_of;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype as StoredDtype, SafeTensors};
@@ -59,6 +60,7 @@ impl FileInput {
             seq_q,
             seq_kv,
             head_dim,
+            serving: Serving::DENSE,
         };
         let input = Self {
             out: output(&tensors, shape.q_extents(), dtype.output())?,
@@ -245,6 +247,7 @@ mod tests {
             seq_q: 3,
             seq_kv: 5,
             head_dim: 64,
+            serving: Serving::DENSE,
         };
         assert_eq!(input.problem.shape, shape);
         assert_eq!(input.problem.dtype, Dtype::F16);

@@ -6,6 +6,7 @@ use common::device::emulated;
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
+use common::serving::Serving;
 use common::stage::LoadedStage;
 use common::tier0::SCHEDULES;
 use half::f16;
@@ -57,6 +58,7 @@ fn stage_2_computes_what_stage_1_does() {
                 seq_q: 113,
                 seq_kv: 203,
                 head_dim,
+                serving: Serving::DENSE,
             };
             let problem = Problem::new(shape, dtype, mask).unwrap();
             let expected = output(&stage1, &baseline, &problem);

@@ -15,8 +15,8 @@ pub use selftest::{TimerCheck, known_length, timer_checks};
 
 use super::{Execution, Staged};
 use crate::limits::DeviceLimits;
-use crate::maps::{self, TensorMap};
-use crate::params::AttentionLaunch;
+use crate::maps::{self, TableAddresses, TensorMap};
+use crate::params::AttentionServed;
 use crate::problem::Problem;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Reading, Telemetry};
@@ -47,9 +47,9 @@ const HELPERS_PTX: &str = include_str!("helpers.ptx");
 
 // SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C
 // and in Rust because one is generated from the other. The driver copies as many of its bytes as
-// the kernel's one parameter has: all, or the AttentionParams that it begins with. Device addresses
+// the kernel's one parameter has: all, or those that it begins with. Device addresses
 // are valid there.
-unsafe impl DeviceRepr for AttentionLaunch {}
+unsafe impl DeviceRepr for AttentionServed {}
 
 /// The properties of a GPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,8 +79,8 @@ impl DeviceInfo {
 
 type Modules = HashMap<usize, Arc<CudaModule>>;
 
-/// The scales of a tensor, one a head.
-type DeviceScales = CudaSlice<f32>;
+/// An array that a launch may lack.
+type DeviceArray<T> = Option<CudaSlice<T>>;
 
 /// A GPU with a context and a stream. It is not `Sync`: nothing else may run on the GPU while it is
 /// being timed.
@@ -126,12 +126,22 @@ struct BoundKernel {
 enum Argument {
     None,
     Nanoseconds(u64),
-    Attention(Box<AttentionLaunch>),
+    Attention(Box<AttentionServed>),
 }
 
 struct DeviceInputs {
     images: [CudaSlice<u8>; 3],
-    scales: [Option<DeviceScales>; 3],
+    scales: [DeviceArray<f32>; 3],
+    tables: DeviceTables,
+}
+
+/// The arrays that kernels read beside the tensors; `None` for those that are empty.
+struct DeviceTables {
+    q_starts: DeviceArray<i32>,
+    kv_starts: DeviceArray<i32>,
+    kv_used: DeviceArray<i32>,
+    pages: DeviceArray<i32>,
+    sinks: DeviceArray<f32>,
 }
 
 impl std::fmt::Debug for CudaDevice {
@@ -367,18 +377,47 @@ impl CudaDevice {
                 self.upload(&v.image.bytes)?,
             ],
             scales: [
-                self.upload_scales(&q.scales)?,
-                self.upload_scales(&k.scales)?,
-                self.upload_scales(&v.scales)?,
+                self.upload_some(&q.scales)?,
+                self.upload_some(&k.scales)?,
+                self.upload_some(&v.scales)?,
             ],
+            tables: self.upload_tables(staged)?,
         })
     }
 
-    fn upload_scales(&self, scales: &[f32]) -> Result<Option<DeviceScales>, CudaError> {
-        if scales.is_empty() {
+    fn upload_tables(&self, staged: &Staged) -> Result<DeviceTables, CudaError> {
+        let tables = staged.tables.clone().unwrap_or_default();
+        Ok(DeviceTables {
+            q_starts: self.upload_some(&tables.q_starts)?,
+            kv_starts: self.upload_some(&tables.kv_starts)?,
+            kv_used: self.upload_some(&tables.kv_used)?,
+            pages: self.upload_some(&tables.pages)?,
+            sinks: self.upload_some(&tables.sinks)?,
+        })
+    }
+
+    fn upload_some<T: DeviceRepr>(&self, host: &[T]) -> Result<DeviceArray<T>, CudaError> {
+        if host.is_empty() {
             return Ok(None);
         }
-        self.upload(scales).map(Some)
+        self.upload(host).map(Some)
+    }
+
+    fn table_addresses(&self, tables: &DeviceTables) -> TableAddresses {
+        TableAddresses {
+            q_starts: self.address_of(tables.q_starts.as_ref()),
+            kv_starts: self.address_of(tables.kv_starts.as_ref()),
+            kv_used: self.address_of(tables.kv_used.as_ref()),
+            pages: self.address_of(tables.pages.as_ref()),
+            sinks: self.address_of(tables.sinks.as_ref()),
+        }
+    }
+
+    fn address_of<T>(&self, slice: Option<&CudaSlice<T>>) -> *const T {
+        match slice {
+            Some(array) => self.address(array).cast_const().cast(),
+            None => std::ptr::null(),
+        }
     }
 
     /// Copies all but the log-sum-exps to the host, after a launch that has been waited for.
@@ -428,10 +467,16 @@ impl CudaDevice {
             self.address(output),
             lse.map_or(std::ptr::null_mut(), |slice| self.address(slice)),
         );
-        let launch = maps::launch(&staged.problem, params, prepared.kernel.boxes, |map| {
+        let (problem, boxes) = (&staged.problem, prepared.kernel.boxes);
+        let launch = maps::launch_in(staged.extents(), problem, params, boxes, |map| {
             encode(map).map_err(|error| self.driver_error("encoding a tensor map", error))
         })?;
-        Ok(Argument::Attention(Box::new(launch)))
+        let addresses = self.table_addresses(&inputs.tables);
+        let serving = maps::serving(problem, staged.tables.as_ref(), addresses);
+        Ok(Argument::Attention(Box::new(AttentionServed {
+            launch,
+            serving,
+        })))
     }
 
     fn address<T>(&self, slice: &CudaSlice<T>) -> *mut c_void {
@@ -448,7 +493,7 @@ impl CudaDevice {
             Argument::Attention(attention) => launch.arg(&**attention),
         };
         // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one
-        // u64, and every entry of a stage takes AttentionLaunch, or AttentionParams, by value. Its
+        // u64, and every entry of a stage takes AttentionServed, or what it begins with, by value. Its
         // addresses are allocations that the caller keeps until the stream has been waited for.
         // What a kernel does within is checked by the gates (guard bands around every tensor,
         // inputs compared afterwards, compute-sanitizer).

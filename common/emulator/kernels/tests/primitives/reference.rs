@@ -7,6 +7,7 @@ use common::reference::agree::agree;
 use common::reference::gpu::{baseline_layout, exact_layout, small_cases};
 use common::reference::layout::{Layout, Params, THREADS};
 use common::reference::{Probability, Reference, reference, reference_of_rows};
+use common::serving::Serving;
 use emulator::Schedule;
 
 use crate::launch::{Plain, SCHEDULES, launch};
@@ -95,6 +96,7 @@ fn problem(seqs: [usize; 2], dtype: Dtype, mask: Mask) -> Problem {
         seq_q: seqs[0],
         seq_kv: seqs[1],
         head_dim: 64,
+        serving: Serving::DENSE,
     };
     Problem::new(shape, dtype, mask).unwrap()
 }

@@ -1,0 +1,645 @@
+//! Problems as models are served: sequences of unequal lengths that are packed one after the other,
+//! padded or in pages; windows, sinks and softcaps.
+//!
+//! A [`Serving`] is a part of a shape, with a text of its own:
+//! `8x32:8x1024x128+packed=tail:0:7+window=127:0+sinks+cap=30+page=16`. Lengths, page tables and
+//! sinks are drawn from its seed, so that a shape's text says all of them.
+
+use crate::problem::{Problem, Shape};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Range;
+
+/// The least rows of a page: one box of TMA.
+pub const LEAST_PAGE_ROWS: usize = 16;
+/// The pages that belong to no sequence.
+const SPARE_PAGES: usize = 2;
+/// The bounds between which sinks are drawn.
+const SINKS: (f32, f32) = (-2.0, 4.0);
+
+/// The properties of a problem beyond equal sequences in dense tensors.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub struct Serving {
+    pub lengths: Lengths,
+    pub window: Window,
+    /// Whether each query head has a logit that takes weight and has no value.
+    pub sinks: bool,
+    /// The bound `c` of scaled scores `s`, which become `c * tanh(s / c)`.
+    pub softcap: Option<u16>,
+    /// The rows of a page of K and V: a power of two of at least [`LEAST_PAGE_ROWS`].
+    pub page_rows: Option<u16>,
+}
+
+/// The lengths of a problem's sequences.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub enum Lengths {
+    /// The extents of the shape.
+    #[default]
+    Equal,
+    /// Sequences of unequal lengths, one after the other; the shape has the largest. K and V lie in
+    /// pages, if there are any.
+    Packed(Draw),
+    /// As many queries in each, and the first keys of those that the shape has.
+    Used(Draw),
+}
+
+/// A distribution of lengths and its seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Draw {
+    pub spread: Spread,
+    /// The shortest length. From 0 on, one sequence is empty and another has one row.
+    pub least: u32,
+    pub seed: u8,
+}
+
+named! {
+    /// A distribution of lengths up to the longest, which the first sequence has.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Spread {
+        Even = "even",
+        /// Mostly short sequences and a few long ones: the cube of an even share.
+        Tail = "tail",
+        /// Every second sequence has one query, as in decoding beside chunks of prefill.
+        Mixed = "mixed",
+    }
+}
+
+/// The keys around a query's own that it sees; `None` for all. Query `i` of a sequence stands at
+/// key `i + keys - queries`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub struct Window {
+    pub left: Option<u32>,
+    pub right: Option<u32>,
+}
+
+/// The numbers of queries and keys of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    pub queries: usize,
+    pub keys: usize,
+}
+
+impl Serving {
+    /// Equal sequences in dense tensors, every key as the mask has it.
+    pub const DENSE: Self = Self {
+        lengths: Lengths::Equal,
+        window: Window {
+            left: None,
+            right: None,
+        },
+        sinks: false,
+        softcap: None,
+        page_rows: None,
+    };
+
+    pub fn is_dense(&self) -> bool {
+        *self == Self::DENSE
+    }
+
+    /// Reads what follows the extents: `packed=tail:0:7`, `used=even:1:3`, `window=127:0` (`*` for
+    /// no bound), `sinks`, `cap=30`, `page=16`; `None` for another text.
+    pub fn parse<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut serving = Self::DENSE;
+        for part in parts {
+            match part.split_once('=') {
+                None if part == "sinks" => serving.sinks = true,
+                Some(("packed", draw)) => serving.lengths = Lengths::Packed(Draw::parse(draw)?),
+                Some(("used", draw)) => serving.lengths = Lengths::Used(Draw::parse(draw)?),
+                Some(("window", window)) => serving.window = Window::parse(window)?,
+                Some(("cap", cap)) => serving.softcap = Some(cap.parse().ok()?),
+                Some(("page", rows)) => serving.page_rows = Some(rows.parse().ok()?),
+                _ => return None,
+            }
+        }
+        Some(serving)
+    }
+
+    /// Returns what is wrong with it, if anything.
+    pub fn complaint(&self) -> Option<String> {
+        if let Some(rows) = self.page_rows
+            && (usize::from(rows) < LEAST_PAGE_ROWS || !rows.is_power_of_two())
+        {
+            return Some(format!(
+                "page = {rows} is no power of two of at least {LEAST_PAGE_ROWS}"
+            ));
+        }
+        (self.softcap == Some(0)).then(|| "cap = 0: scores need a positive bound".to_string())
+    }
+}
+
+impl fmt::Display for Serving {
+    /// Writes `+packed=tail:0:7+sinks`; nothing for dense tensors.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lengths {
+            Lengths::Equal => {}
+            Lengths::Packed(draw) => write!(f, "+packed={draw}")?,
+            Lengths::Used(draw) => write!(f, "+used={draw}")?,
+        }
+        if self.window != Window::default() {
+            write!(f, "+window={}", self.window)?;
+        }
+        if self.sinks {
+            f.write_str("+sinks")?;
+        }
+        if let Some(cap) = self.softcap {
+            write!(f, "+cap={cap}")?;
+        }
+        if let Some(rows) = self.page_rows {
+            write!(f, "+page={rows}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Draw {
+    fn parse(text: &str) -> Option<Self> {
+        let [spread, least, seed] = text.split(':').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        Some(Self {
+            spread: spread.parse().ok()?,
+            least: least.parse().ok()?,
+            seed: seed.parse().ok()?,
+        })
+    }
+
+    /// Draws a length of at most `most` for the sequence with the number `index`.
+    fn length(&self, random: &mut ChaCha8Rng, index: usize, most: usize) -> usize {
+        let even = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let share = match self.spread {
+            Spread::Even | Spread::Mixed => even,
+            Spread::Tail => even.powi(3),
+        };
+        let least = (self.least as usize).min(most);
+        match (index, least) {
+            (0, _) => most,
+            (1 | 2, 0) => (index - 1).min(most),
+            _ => least + (share * (most - least + 1) as f64) as usize,
+        }
+    }
+}
+
+impl fmt::Display for Draw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            spread,
+            least,
+            seed,
+        } = self;
+        write!(f, "{spread}:{least}:{seed}")
+    }
+}
+
+impl Window {
+    fn parse(text: &str) -> Option<Self> {
+        let bound = |keys: &str| match keys {
+            "*" => Some(None),
+            number => number.parse().ok().map(Some),
+        };
+        let (left, right) = text.split_once(':')?;
+        Some(Self {
+            left: bound(left)?,
+            right: bound(right)?,
+        })
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bound = |keys: Option<u32>| keys.map_or("*".to_string(), |most| most.to_string());
+        write!(f, "{}:{}", bound(self.left), bound(self.right))
+    }
+}
+
+impl Shape {
+    /// Returns the lengths of its sequences.
+    pub fn sequences(&self) -> Vec<Sequence> {
+        let whole = Sequence {
+            queries: self.seq_q,
+            keys: self.seq_kv,
+        };
+        let draw = match self.serving.lengths {
+            Lengths::Equal => return vec![whole; self.batch],
+            Lengths::Packed(draw) | Lengths::Used(draw) => draw,
+        };
+        let mut random = ChaCha8Rng::seed_from_u64(draw.seed.into());
+        let mut sequences = Vec::with_capacity(self.batch);
+        for index in 0..self.batch {
+            let keys = draw.length(&mut random, index, self.seq_kv);
+            let drawn_queries = draw.length(&mut random, index, self.seq_q);
+            let queries = match self.serving.lengths {
+                Lengths::Used(_) => self.seq_q,
+                _ if draw.spread == Spread::Mixed && index % 2 == 1 => 1,
+                _ if self.seq_q == self.seq_kv => keys,
+                _ => drawn_queries,
+            };
+            sequences.push(Sequence { queries, keys });
+        }
+        sequences
+    }
+}
+
+impl Problem {
+    pub fn is_dense(&self) -> bool {
+        self.shape.serving.is_dense()
+    }
+
+    /// Returns the keys of a sequence that its query `row` sees.
+    pub fn visible(&self, sequence: Sequence, row: usize) -> Range<usize> {
+        let Sequence { queries, keys } = sequence;
+        let Window { left, right } = self.shape.serving.window;
+        let mask_end = match self.mask {
+            crate::problem::Mask::Full => keys,
+            crate::problem::Mask::Causal => (row + 1 + keys).saturating_sub(queries),
+        };
+        let window_end = right.map_or(keys, |after| {
+            (row + 1 + keys + after as usize).saturating_sub(queries)
+        });
+        let end = mask_end.min(window_end).min(keys);
+        let start = left.map_or(0, |before| {
+            (row + keys).saturating_sub(queries + before as usize)
+        });
+        start.min(end)..end
+    }
+
+    /// Returns [`Problem::scores`] where sequences differ.
+    pub(crate) fn served_scores(&self) -> u64 {
+        let mut scores = 0u64;
+        for sequence in self.shape.sequences() {
+            for row in 0..sequence.queries {
+                scores = scores.saturating_add(self.visible(sequence, row).len() as u64);
+            }
+        }
+        scores.saturating_mul(self.shape.heads_q as u64)
+    }
+
+    /// Returns [`Problem::input_bytes`] where sequences differ: every query, and the keys that some
+    /// query sees.
+    pub(crate) fn served_input_bytes(&self) -> u64 {
+        let mut keys = 0;
+        for sequence in self.shape.sequences() {
+            if let Some(last) = sequence.queries.checked_sub(1) {
+                let first_key = self.visible(sequence, 0).start;
+                keys += self.visible(sequence, last).end.saturating_sub(first_key);
+            }
+        }
+        let rows = self.query_rows() + 2 * keys * self.shape.heads_kv;
+        (rows * self.shape.head_dim * self.dtype.bytes()) as u64
+    }
+
+    /// Returns the number of rows of Q and O over all heads and batches.
+    pub fn query_rows(&self) -> usize {
+        let queries: usize = if self.is_dense() {
+            self.shape.batch * self.shape.seq_q
+        } else {
+            let sequences = self.shape.sequences();
+            sequences.iter().map(|sequence| sequence.queries).sum()
+        };
+        queries * self.shape.heads_q
+    }
+
+    /// Returns the numbers of the rows of Q and O that exist, `(b * heads_q + h) * seq_q + s`,
+    /// ascending.
+    pub fn existing_rows(&self) -> Vec<usize> {
+        let Shape { heads_q, seq_q, .. } = self.shape;
+        existing(&self.shape.sequences(), heads_q, seq_q, |sequence| {
+            sequence.queries
+        })
+    }
+}
+
+/// Returns the numbers of the rows that exist of `heads` heads with room for `rows` each.
+fn existing(
+    sequences: &[Sequence],
+    heads: usize,
+    rows: usize,
+    count: impl Fn(&Sequence) -> usize,
+) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    for (batch, sequence) in sequences.iter().enumerate() {
+        for head in 0..heads {
+            let first = (batch * heads + head) * rows;
+            numbers.extend(first..first + count(sequence));
+        }
+    }
+    numbers
+}
+
+/// The place of a tensor's rows in a tensor of other extents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relocation {
+    /// `[batch, heads, rows, head_dim]` of the tensor in memory.
+    pub extents: [usize; 4],
+    /// The row in memory of each row of the problem, in its order; `None` where there is no such
+    /// row.
+    pub rows: Vec<Option<usize>>,
+}
+
+impl Relocation {
+    /// Returns the same places in a tensor of so many columns.
+    pub fn of_columns(&self, columns: usize) -> Self {
+        let [batch, heads, rows, _] = self.extents;
+        Self {
+            extents: [batch, heads, rows, columns],
+            rows: self.rows.clone(),
+        }
+    }
+
+    pub fn rows_in_memory(&self) -> usize {
+        self.extents[..3].iter().product()
+    }
+}
+
+/// The arrays that kernels read beside the tensors, and the places of the tensors' rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tables {
+    /// `[batch + 1]`; empty where sequences are not packed.
+    pub q_starts: Vec<i32>,
+    /// `[batch + 1]`; empty where K and V are not packed.
+    pub kv_starts: Vec<i32>,
+    /// `[batch]`; empty where all keys are used, or lengths are those of `kv_starts`.
+    pub kv_used: Vec<i32>,
+    /// `[batch, pages_of_sequence]`; empty without pages. Entries behind the last key are
+    /// [`POISON_PAGE`].
+    pub pages: Vec<i32>,
+    pub pages_of_sequence: usize,
+    /// `[heads_q]`; empty without sinks.
+    pub sinks: Vec<f32>,
+    pub q: Option<Relocation>,
+    pub kv: Option<Relocation>,
+}
+
+/// An entry of a page table that no kernel may follow.
+pub const POISON_PAGE: i32 = 0x5a5a_5a5a;
+
+impl Tables {
+    /// Makes the arrays of a problem; `None` for one of dense tensors.
+    pub fn new(problem: &Problem) -> Option<Self> {
+        if problem.is_dense() {
+            return None;
+        }
+        let shape = &problem.shape;
+        let sequences = shape.sequences();
+        let is_packed = matches!(shape.serving.lengths, Lengths::Packed(_));
+        let is_paged = shape.serving.page_rows.is_some();
+        let is_equal = shape.serving.lengths == Lengths::Equal;
+        let paging = Paging::new(shape, &sequences);
+        let key_counts = || sequences.iter().map(|sequence| sequence.keys);
+        Some(Self {
+            q_starts: if is_packed {
+                starts(sequences.iter().map(|sequence| sequence.queries))
+            } else {
+                Vec::new()
+            },
+            kv_starts: if is_packed && !is_paged {
+                starts(key_counts())
+            } else {
+                Vec::new()
+            },
+            kv_used: if is_equal || is_packed && !is_paged {
+                Vec::new()
+            } else {
+                key_counts().map(|keys| keys as i32).collect()
+            },
+            q: is_packed
+                .then(|| packed(&sequences, shape.q_extents(), |sequence| sequence.queries)),
+            kv: match &paging {
+                Some(pages) => Some(pages.relocation(shape, &sequences)),
+                None if is_packed => Some(packed(&sequences, shape.kv_extents(), |sequence| {
+                    sequence.keys
+                })),
+                None if is_equal => None,
+                None => Some(padded(&sequences, shape.kv_extents())),
+            },
+            pages_of_sequence: paging.as_ref().map_or(0, |pages| pages.of_sequence),
+            pages: paging.map_or_else(Vec::new, |pages| pages.table),
+            sinks: sinks(shape),
+        })
+    }
+}
+
+/// Returns the first row of each of these lengths, and the end of the last.
+fn starts(lengths: impl Iterator<Item = usize>) -> Vec<i32> {
+    let mut starts = vec![0];
+    let mut end = 0;
+    for length in lengths {
+        end += length as i32;
+        starts.push(end);
+    }
+    starts
+}
+
+/// Draws the sinks of a shape; none if it has none.
+pub fn sinks(shape: &Shape) -> Vec<f32> {
+    if !shape.serving.sinks {
+        return Vec::new();
+    }
+    let mut random = ChaCha8Rng::seed_from_u64(shape.heads_q as u64);
+    let (least, most) = SINKS;
+    let steps = 1 << 10;
+    let draw = |_| least + (most - least) * (random.next_u64() % steps) as f32 / steps as f32;
+    (0..shape.heads_q).map(draw).collect()
+}
+
+/// Places rows one sequence after the other, each head with the rows of all of them.
+fn packed(
+    sequences: &[Sequence],
+    [_, heads, room, dim]: [usize; 4],
+    count: impl Fn(&Sequence) -> usize,
+) -> Relocation {
+    let total: usize = sequences.iter().map(&count).sum();
+    let mut rows = Vec::with_capacity(sequences.len() * heads * room);
+    let mut start = 0;
+    for sequence in sequences {
+        for head in 0..heads {
+            let places = (0..room).map(|row| head * total + start + row);
+            let existing = places.take(count(sequence)).map(Some);
+            rows.extend(existing.chain(std::iter::repeat_n(None, room - count(sequence))));
+        }
+        start += count(sequence);
+    }
+    Relocation {
+        // A tensor without a row is none.
+        extents: [1, heads, total.max(1), dim],
+        rows,
+    }
+}
+
+/// Leaves rows where they are, but for those behind the keys of a sequence, which do not exist.
+fn padded(sequences: &[Sequence], extents: [usize; 4]) -> Relocation {
+    let [_, heads, room, _] = extents;
+    let mut rows = vec![None; sequences.len() * heads * room];
+    for row in existing(sequences, heads, room, |sequence| sequence.keys) {
+        rows[row] = Some(row);
+    }
+    Relocation { extents, rows }
+}
+
+/// A page table, whose pages lie in any order.
+struct Paging {
+    page_rows: usize,
+    of_sequence: usize,
+    count: usize,
+    table: Vec<i32>,
+}
+
+impl Paging {
+    fn new(shape: &Shape, sequences: &[Sequence]) -> Option<Self> {
+        let page_rows = usize::from(shape.serving.page_rows?);
+        let pages_of = |sequence: &Sequence| sequence.keys.div_ceil(page_rows);
+        let count = sequences.iter().map(pages_of).sum::<usize>() + SPARE_PAGES;
+        let mut order: Vec<i32> = (0..count as i32).collect();
+        let mut random = ChaCha8Rng::seed_from_u64(count as u64);
+        for last in (1..count).rev() {
+            order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+        }
+        let mut free = order.into_iter();
+        let of_sequence = shape.seq_kv.div_ceil(page_rows);
+        let mut table = Vec::with_capacity(sequences.len() * of_sequence);
+        for sequence in sequences {
+            table.extend(free.by_ref().take(pages_of(sequence)));
+            table.resize(table.len() + of_sequence - pages_of(sequence), POISON_PAGE);
+        }
+        Some(Self {
+            page_rows,
+            of_sequence,
+            count,
+            table,
+        })
+    }
+
+    fn relocation(&self, shape: &Shape, sequences: &[Sequence]) -> Relocation {
+        let [_, heads, room, dim] = shape.kv_extents();
+        let mut rows = vec![None; sequences.len() * heads * room];
+        for row in existing(sequences, heads, room, |sequence| sequence.keys) {
+            let (batch, head, key) = (row / (heads * room), row / room % heads, row % room);
+            let page = self.table[batch * self.of_sequence + key / self.page_rows] as usize;
+            rows[row] = Some((page * heads + head) * self.page_rows + key % self.page_rows);
+        }
+        Relocation {
+            extents: [self.count, heads, self.page_rows, dim],
+            rows,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::{Dtype, Mask, parse_shape};
+
+    fn problem(text: &str, mask: Mask) -> Problem {
+        Problem::new(parse_shape(text).unwrap(), Dtype::F16, mask).unwrap()
+    }
+
+    #[test]
+    fn a_text_is_read_back() {
+        for text in [
+            "1x8x512x64",
+            "8x32:8x1024x128+packed=tail:0:7",
+            "8x32:8x1:1024x128+used=even:1:3+window=127:0+sinks+cap=30+page=16",
+            "1x8x512x64+window=*:3",
+        ] {
+            assert_eq!(parse_shape(text).unwrap().to_string(), text);
+        }
+        for bad in [
+            "+packed",
+            "+window=1",
+            "+page=24",
+            "+cap=0",
+            "+pages=16",
+            "+page=8",
+        ] {
+            let shape = parse_shape(&format!("1x8x512x64{bad}"));
+            let refused = shape
+                .map(|parsed| Problem::new(parsed, Dtype::F16, Mask::Full).is_err())
+                .unwrap_or(true);
+            assert!(refused, "{bad}");
+        }
+    }
+
+    #[test]
+    fn lengths_reach_the_longest_none_and_one() {
+        let sequences = parse_shape("6x2x100x64+packed=even:0:1")
+            .unwrap()
+            .sequences();
+        assert_eq!([0, 1, 2].map(|index| sequences[index].keys), [100, 0, 1]);
+        assert!(sequences.iter().all(|each| each.queries == each.keys));
+    }
+
+    #[test]
+    fn every_second_mixed_sequence_has_one_query() {
+        let shape = parse_shape("4x2x64:300x64+packed=mixed:5:1").unwrap();
+        let queries: Vec<usize> = shape.sequences().iter().map(|each| each.queries).collect();
+        assert_eq!([queries[0], queries[1], queries[3]], [64, 1, 1]);
+    }
+
+    #[test]
+    fn a_window_counts_from_a_querys_own_key() {
+        let problem = problem("1x1x4:10x64+window=2:1", Mask::Full);
+        let sequence = Sequence {
+            queries: 4,
+            keys: 10,
+        };
+        let seen = [0, 3].map(|row| problem.visible(sequence, row));
+        assert_eq!(seen, [4..8, 7..10]);
+    }
+
+    #[test]
+    fn a_causal_window_ends_at_the_querys_own_key() {
+        let problem = problem("1x1x4:10x64+window=2:*", Mask::Causal);
+        let sequence = Sequence {
+            queries: 4,
+            keys: 10,
+        };
+        assert_eq!(problem.visible(sequence, 1), 5..8);
+    }
+
+    #[test]
+    fn a_row_before_the_first_key_sees_none() {
+        let problem = problem("1x1x5:2x64+window=1:0", Mask::Full);
+        let sequence = Sequence {
+            queries: 5,
+            keys: 2,
+        };
+        let seen = [0, 2, 3, 4].map(|row| problem.visible(sequence, row));
+        assert_eq!(seen, [0..0, 0..0, 0..1, 0..2]);
+    }
+
+    #[test]
+    fn pages_belong_to_one_sequence_each() {
+        let problem = problem("5x2x33:100x64+packed=even:0:2+page=16", Mask::Full);
+        let tables = Tables::new(&problem).unwrap();
+        let kv = tables.kv.unwrap();
+        let mut places: Vec<usize> = kv.rows.iter().flatten().copied().collect();
+        let existing = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), existing);
+        let keys: usize = problem.shape.sequences().iter().map(|each| each.keys).sum();
+        assert_eq!(existing, 2 * keys);
+        assert!(tables.pages.contains(&POISON_PAGE));
+        assert_eq!(tables.kv_used.len(), 5);
+        assert!(tables.kv_starts.is_empty());
+    }
+
+    #[test]
+    fn packed_rows_follow_each_other_in_each_head() {
+        let problem = problem("3x2x7x64+packed=even:0:2", Mask::Full);
+        let tables = Tables::new(&problem).unwrap();
+        let total = *tables.q_starts.last().unwrap() as usize;
+        let q = tables.q.unwrap();
+        assert_eq!(q.extents, [1, 2, total, 64]);
+        // Row 0 of head 1 of the third sequence.
+        assert_eq!(q.rows[(2 * 2 + 1) * 7], Some(total + 7));
+    }
+}
