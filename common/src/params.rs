@@ -1,5 +1,5 @@
-//! The host's side of the contract with the kernels: `params.h` and `launch.h` of
-//! `common/cuda/attn`, through bindgen. Not edited by hand:
+//! The host's side of the contract with the kernels: `params.h`, `launch.h` and
+//! `served.h` of `common/cuda/attn`, through bindgen. Not edited by hand:
 //! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it
 //! out of date.
 #![allow(
@@ -233,21 +233,61 @@ const _: () = {
     ["Offset of field: AttentionMaps::o_box_rows"]
         [::std::mem::offset_of!(AttentionMaps, o_box_rows) - 12usize];
 };
+#[doc = " Sequence b has queries_of(b) rows of Q and O, and keys_of(b) rows of K and V; AttentionParams says the most that any has, as seq_q and\n seq_kv. Key j is visible to query i iff j is among the sequence's keys and\n   i + keys_of(b) - queries_of(b) - window_left <= j <= i + keys_of(b) - queries_of(b) + window_right\n where a negative window is none, and the causal mask is a window_right of 0.\n Arrays lie on the device and may change from launch to launch: no host reads them."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct AttentionServing {
+    #[doc = " [batch + 1], ascending from 0: sequence b has rows q_starts[b] to q_starts[b + 1] - 1 of a Q and an O whose only batch is 0.\n Null: it has the seq_q rows of batch b."]
     pub q_starts: *const i32,
+    #[doc = " [batch + 1]: likewise of K and V. Null: it has the seq_kv rows of batch b, or pages."]
     pub kv_starts: *const i32,
+    #[doc = " [batch]: keys of each sequence, the first of those that it has; null: all"]
     pub kv_used: *const i32,
+    #[doc = " [batch, pages_stride]: key j of sequence b is row j % page_rows of page pages[b, j / page_rows], a batch of K and V. Entries\n behind the last key are not read. Null: no pages."]
     pub pages: *const i32,
+    #[doc = " [heads_q]: a logit that takes weight from every row of the head, and has no value; null: none"]
     pub sinks: *const f32,
+    #[doc = " entries of a sequence"]
     pub pages_stride: i32,
+    #[doc = " a power of two of at least 16; 0: no pages"]
     pub page_rows: i32,
+    #[doc = " rows of the packed Q, and of each head of the packed log-sum-exps [heads_q, total_q]"]
     pub total_q: i32,
+    #[doc = " keys before a query's own that it sees; negative: all"]
     pub window_left: i32,
+    #[doc = " keys behind a query's own that it sees; negative: all"]
     pub window_right: i32,
+    #[doc = " scaled scores s become softcap * tanh(s / softcap); 0: they stay"]
     pub softcap: f32,
 }
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionServing"][::std::mem::size_of::<AttentionServing>() - 64usize];
+    ["Alignment of AttentionServing"][::std::mem::align_of::<AttentionServing>() - 8usize];
+    ["Offset of field: AttentionServing::q_starts"]
+        [::std::mem::offset_of!(AttentionServing, q_starts) - 0usize];
+    ["Offset of field: AttentionServing::kv_starts"]
+        [::std::mem::offset_of!(AttentionServing, kv_starts) - 8usize];
+    ["Offset of field: AttentionServing::kv_used"]
+        [::std::mem::offset_of!(AttentionServing, kv_used) - 16usize];
+    ["Offset of field: AttentionServing::pages"]
+        [::std::mem::offset_of!(AttentionServing, pages) - 24usize];
+    ["Offset of field: AttentionServing::sinks"]
+        [::std::mem::offset_of!(AttentionServing, sinks) - 32usize];
+    ["Offset of field: AttentionServing::pages_stride"]
+        [::std::mem::offset_of!(AttentionServing, pages_stride) - 40usize];
+    ["Offset of field: AttentionServing::page_rows"]
+        [::std::mem::offset_of!(AttentionServing, page_rows) - 44usize];
+    ["Offset of field: AttentionServing::total_q"]
+        [::std::mem::offset_of!(AttentionServing, total_q) - 48usize];
+    ["Offset of field: AttentionServing::window_left"]
+        [::std::mem::offset_of!(AttentionServing, window_left) - 52usize];
+    ["Offset of field: AttentionServing::window_right"]
+        [::std::mem::offset_of!(AttentionServing, window_right) - 56usize];
+    ["Offset of field: AttentionServing::softcap"]
+        [::std::mem::offset_of!(AttentionServing, softcap) - 60usize];
+};
+#[doc = " One map has boxes of page_rows rows where pages are shorter than what the variant asks for (AttentionMaps). A batch of -1 is outside of\n the tensor: its box reads as zero."]
 #[repr(C)]
 #[repr(align(64))]
 #[derive(Debug, Copy, Clone)]
@@ -255,3 +295,12 @@ pub struct AttentionServed {
     pub launch: AttentionLaunch,
     pub serving: AttentionServing,
 }
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionServed"][::std::mem::size_of::<AttentionServed>() - 832usize];
+    ["Alignment of AttentionServed"][::std::mem::align_of::<AttentionServed>() - 64usize];
+    ["Offset of field: AttentionServed::launch"]
+        [::std::mem::offset_of!(AttentionServed, launch) - 0usize];
+    ["Offset of field: AttentionServed::serving"]
+        [::std::mem::offset_of!(AttentionServed, serving) - 768usize];
+};
