@@ -493,9 +493,9 @@ fn first_difference(before: &[u8], after: &[u8], mut range: Range<usize>) -> Opt
 mod tests {
     use super::*;
     use crate::device::Staged;
-    use crate::inputs::Inputs;
+    use crate::inputs::{Family, Inputs};
     use crate::placement::Order;
-    use crate::problem::Dtype;
+    use crate::problem::{Dtype, Mask, Problem, parse_shape};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -746,5 +746,53 @@ mod tests {
         after[image.row_range(3).unwrap().start + 10] = 0;
         let change = image.first_change(&after).unwrap();
         assert_eq!(change.what, "element [0, 1, 0, 5]");
+    }
+
+    /// Returns the images of K and O of a problem as it is served.
+    fn served_images(extents: &str) -> Staged {
+        let shape = parse_shape(extents).unwrap();
+        let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        let inputs = Inputs::generate(&problem, Family::Normal, 1);
+        Staged::new(&inputs, Layout::Strided)
+    }
+
+    #[test]
+    fn rows_behind_a_sequence_hold_nan() {
+        let staged = served_images("3x2x9:70x64+used=even:5:2");
+        let k = &staged.inputs[1].image;
+        let readable = k.readable_ranges().count();
+        let existing = k.element_ranges().count();
+        assert_eq!(readable, 3 * 2 * 70);
+        assert!(existing < readable);
+        let nan = k
+            .readable_ranges()
+            .filter(|row| k.bytes[row.clone()].iter().all(|&b| b == 0xff));
+        assert_eq!(nan.count(), readable - existing);
+    }
+
+    #[test]
+    fn a_write_to_a_page_that_no_sequence_has_is_seen() {
+        let staged = served_images("3x2x9:70x64+packed=even:5:2+page=16");
+        let k = &staged.inputs[1].image;
+        let elements: BTreeSet<usize> = k.element_ranges().map(|row| row.start).collect();
+        let mut rows = k.readable_ranges();
+        let spare = rows.find(|row| !elements.contains(&row.start)).unwrap();
+        let mut after = k.bytes.clone();
+        after[spare.start + 2] ^= 1;
+        assert_eq!(k.first_violation(&after).unwrap().offset, spare.start + 2);
+    }
+
+    #[test]
+    fn packed_outputs_have_rows_of_sequences_alone() {
+        let staged = served_images("3x2x9x64+packed=even:0:2");
+        let o = &staged.output;
+        assert_eq!(o.element_ranges().count(), o.readable_ranges().count());
+        let encoded = Format::F16.encode_bytes(&vec![1.0; 3 * 2 * 9 * 64]);
+        let written = o.with_elements(&encoded);
+        assert_eq!(o.first_violation(&written), None);
+        let values = o.elements(&written, Format::F16);
+        // The second sequence has no row.
+        assert_eq!(values[2 * 9 * 64..4 * 9 * 64], vec![0.0; 2 * 9 * 64]);
+        assert_eq!(values[..64], vec![1.0; 64]);
     }
 }

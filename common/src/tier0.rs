@@ -101,6 +101,41 @@ pub fn others() -> Vec<Case> {
     cases
 }
 
+/// Returns the cases of kernels that take sequences as they are served: lengths of 0 and 1 among
+/// longer ones, windows, sinks, softcaps and pages, alone and together.
+pub fn served() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (extents, mask) in [
+        ("4x2:1x150x64+packed=even:0:1", Mask::Full),
+        ("4x2:1x150x64+packed=even:0:1", Mask::Causal),
+        (
+            "3x4:2x40:300x128+packed=even:1:2+window=60:0+sinks",
+            Mask::Full,
+        ),
+        // A window alone, wider and narrower than a tile, and one to both sides.
+        ("1x2x300x64+window=200:*", Mask::Causal),
+        ("1x2x300x64+window=20:*", Mask::Causal),
+        ("3x2:1x20:140x64+used=even:0:5+window=33:7", Mask::Full),
+        // Queries without a key, whose rows are a sink's.
+        ("2x2x70:20x64+used=even:3:1+sinks", Mask::Causal),
+        ("3x8:1x1:200x64+packed=even:1:3+page=16+sinks", Mask::Causal),
+        (
+            "2x2x150:290x64+packed=mixed:3:1+page=64+cap=30",
+            Mask::Causal,
+        ),
+        (
+            "3x8:1x3:260x128+packed=tail:1:4+page=128+window=90:*+sinks+cap=20",
+            Mask::Causal,
+        ),
+        ("2x2:1x5:300x64+page=256", Mask::Full),
+    ] {
+        let of = |dtype, schedules| case(extents, dtype, mask, Family::Normal, schedules);
+        cases.push(of(Dtype::F16, &SCHEDULES[..]));
+        cases.push(of(Dtype::Bf16, ONCE));
+    }
+    cases
+}
+
 /// A softmax scale far from 1/8 and 1/sqrt(128).
 const OTHER_SCALE: f32 = 0.3;
 

@@ -355,3 +355,83 @@ fn p_is_declared_in_16_bits_at_least_and_as_bf16_only_where_inputs_have_no_more(
         assert_eq!(E4m3.held(dtype), E4m3);
     }
 }
+
+/// Computes the output and log-sum-exp of one row of a problem as it is served.
+fn served_row(inputs: &Inputs, [b, h, i]: [usize; 3]) -> (Vec<f64>, f64) {
+    let problem = &inputs.problem;
+    let shape = problem.shape;
+    let serving = shape.serving;
+    let sequence = shape.sequences()[b];
+    let sinks = crate::serving::sinks(&shape);
+    let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
+    let row = ((b * shape.heads_q + h) * shape.seq_q + i) * shape.head_dim;
+    let mut numerator = vec![0.0; shape.head_dim];
+    let mut denominator = sinks.get(h).map_or(0.0, |sink| f64::from(*sink).exp());
+    for j in 0..sequence.keys {
+        let distance = j as i64 - (i as i64 + sequence.keys as i64 - sequence.queries as i64);
+        let is_hidden = problem.mask == Mask::Causal && distance > 0
+            || serving
+                .window
+                .left
+                .is_some_and(|left| distance < -i64::from(left))
+            || serving
+                .window
+                .right
+                .is_some_and(|right| distance > i64::from(right));
+        if is_hidden {
+            continue;
+        }
+        let head_kv = h / (shape.heads_q / shape.heads_kv);
+        let key = ((b * shape.heads_kv + head_kv) * shape.seq_kv + j) * shape.head_dim;
+        let dot: f64 = (0..shape.head_dim).map(|d| q[row + d] * k[key + d]).sum();
+        let scaled = dot * f64::from(problem.softmax_scale);
+        let score = match serving.softcap.map(f64::from) {
+            Some(cap) => cap * (scaled / cap).tanh(),
+            None => scaled,
+        };
+        denominator += score.exp();
+        for d in 0..shape.head_dim {
+            numerator[d] += score.exp() * v[key + d];
+        }
+    }
+    if denominator > 0.0 {
+        numerator.iter_mut().for_each(|value| *value /= denominator);
+    }
+    (numerator, denominator.ln())
+}
+
+#[test]
+fn fp64_agrees_with_the_definition_on_problems_as_they_are_served() {
+    for case in crate::tier0::served() {
+        let problem = &case.problem;
+        if problem.dtype != Dtype::F16 {
+            continue;
+        }
+        let inputs = Inputs::generate(problem, Family::Normal, 3);
+        let computed = reference(&inputs, Probability::F16).unwrap();
+        assert_eq!(computed.rows, problem.existing_rows());
+        let dim = problem.shape.head_dim;
+        // Every row of small problems would take a minute.
+        for (number, &row) in computed.rows.iter().enumerate().step_by(7) {
+            let (output, lse) = served_row(&inputs, row_index(problem, row));
+            for (d, expected) in output.iter().enumerate() {
+                let actual = computed.output[number * dim + d];
+                let baseline = f64::from(computed.baseline[number * dim + d]);
+                assert!((actual - expected).abs() <= 1e-13, "{problem:?} row {row}");
+                assert!((baseline - expected).abs() <= 4e-3, "{problem:?} row {row}");
+            }
+            let is_lse = computed.lse[number] == lse || (computed.lse[number] - lse).abs() <= 1e-12;
+            assert!(is_lse, "{problem:?} row {row}");
+        }
+    }
+}
+
+#[test]
+fn a_sample_of_packed_sequences_has_only_rows_that_exist() {
+    let shape = crate::problem::parse_shape("9x4:2x3000x64+packed=tail:0:5").unwrap();
+    let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+    let sample = sample_rows(&problem);
+    let existing: BTreeSet<usize> = problem.existing_rows().into_iter().collect();
+    assert!(sample.iter().all(|row| existing.contains(row)));
+    assert!(sample.is_sorted() && sample.len() < existing.len());
+}

@@ -3,7 +3,7 @@
 use common::check::{self, NoOutput, Target, check};
 use common::problem::Dtype;
 use common::stage::{Kernel, LoadedStage, Unsupported};
-use common::tier0::{Case, cases, extremes, others};
+use common::tier0::{Case, cases, extremes, others, served};
 use emulator::Schedule;
 
 /// Runs every case on `variant` that the device can run. Returns one line per gate that failed or
@@ -16,7 +16,18 @@ pub(crate) fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
     for case in extremes().into_iter().chain(others()) {
         failures.extend(failures_on(stage, variant, &case, &[]));
     }
+    if serves(stage, variant) {
+        for case in served() {
+            failures.extend(failures_on(stage, variant, &case, case.schedules));
+        }
+    }
     failures
+}
+
+/// Returns whether a variant takes sequences as they are served.
+fn serves(stage: &LoadedStage, variant: &str) -> bool {
+    let mut kernels = stage.kernels.iter();
+    kernels.any(|kernel| kernel.variant == variant && stage.attention.serves(kernel))
 }
 
 /// Returns the [`failures`] on one case, traced under these schedules.
