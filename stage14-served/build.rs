@@ -1,0 +1,4 @@
+//! Compiles kernel.cu for both backends; wgmma is Hopper's.
+fn main() {
+    kernel_build::stage_for(&["sm_90a"]);
+}

@@ -1,0 +1,70 @@
+// Epilogue: O of one warp's rows, on its way out.
+#pragma once
+
+#include <attn/observe.cuh>
+#include <attn/wgmma_rows.cuh>
+#include "schedule.cuh"
+
+namespace {
+
+// The log-sum-exps of the thread's two rows, `row` and the 8th after it, where they exist, if they are requested.
+__device__ __forceinline__ void store_lse(const AttentionServed &served, const Item &item, int head, int row,
+                                          const attn::RowState (&state)[2], float scale_log2, int lane) {
+    const AttentionParams &params = served.launch.params;
+    if (params.lse == nullptr || lane % 4 != 0) return;
+    const int64_t first = served.serving.q_starts
+                              ? static_cast<int64_t>(head) * served.serving.total_q + item.q_start
+                              : (static_cast<int64_t>(item.sequence) * params.heads_q + head) * params.seq_q;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if (row + half * 8 < item.lengths.queries) params.lse[first + row + half * 8] = state[half].log_sum_exp(scale_log2);
+    }
+}
+
+// O of an item, from the products of all its tiles, in the place of the warp's rows of Q, which nobody reads any more; and the copy from
+// there to global memory, which goes on while the warp does. Of rows that are followed by another sequence's only the sequence's own are
+// copied, by the warp itself.
+template <class Preset>
+__device__ __forceinline__ void start_store(const AttentionServed &served, typename Preset::Shared &smem, int slot, int warp, int lane,
+                                            float (&o_acc)[Preset::HEAD_DIM / 2], attn::RowState (&state)[2], float scale_log2) {
+    using Element = typename Preset::Element;
+    constexpr int CHUNKS = Preset::RowTile::ROW_BYTES / 16; // of a row
+    const AttentionLaunch &launch = served.launch;
+    const Item item = smem.items[slot];
+    const int head = item.head_of(warp), row = item.row_of(warp), o_row = item.q_start + row;
+    const int valid = item.lengths.queries - row; // of the 16 rows: those that exist
+ ATTN_PLACES(at, item.sequence, head, row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+ ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        state[half].template join<4>();
+        factor[half] = state[half].inverse_sum();
+    }
+    attn::scale_rows(o_acc, factor);
+    auto &tile = smem.row_tiles[slot];
+    attn::store_rows(tile, warp * 16, o_acc, lane);
+    // Each lane makes what it wrote visible to TMA, before one of them starts the copies.
+    attn::fence_proxy_async();
+    __syncwarp();
+    if (valid >= 16 || (valid > 0 && served.serving.q_starts == nullptr)) { // the tensor ends where the sequence does, or behind these rows
+        if (attn::elect_one()) {
+#pragma unroll
+            for (int box = 0; box < Preset::RowTile::BOXES; ++box) {
+                attn::tma_store(launch.o, tile.boxes[box] + warp * 16 * 128, box * 64, o_row, head, item.q_batch);
+            }
+            attn::tma_store_commit();
+        }
+    } else {
+#pragma unroll 1
+        for (int chunk = lane; chunk < valid * CHUNKS; chunk += 32) {
+            auto *const o = attn::row_address<typename Element::Storage>(launch.params.o, item.q_batch, head, o_row + chunk / CHUNKS);
+            reinterpret_cast<uint4 *>(o)[chunk % CHUNKS] =
+                *reinterpret_cast<const uint4 *>(tile.at(warp * 16 + chunk / CHUNKS, chunk % CHUNKS));
+        }
+        __syncwarp(); // all lanes have read the slot, before one of them frees it
+    }
+    store_lse(served, item, head, row + lane / 4, state, scale_log2, lane);
+}
+
+} // namespace

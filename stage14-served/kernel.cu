@@ -1,0 +1,253 @@
+// Stage 14: stage 13's packed tiles for sequences as they are served, each with its own length, one after the other or in pages, under
+// windows, with sinks and capped scores. What the host does not know, such as how many items there are, blocks read on the device.
+// Launched as min(items at most, multiprocessors) blocks in x: the schedule says which of them takes what.
+
+#include <attn/observe.cuh>
+#include <attn/ptx/barrier.cuh>
+#include <attn/ptx/setmaxnreg.cuh>
+#include <attn/served.cuh>
+#include <attn/wgmma_tile.cuh>
+#include "epilogue.cuh"
+#include "loader.cuh"
+#include "rows.cuh"
+
+namespace {
+
+// Rows x keys of a tile.
+template <class Element_, int HEAD_DIM_>
+struct Served128x128 {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_;
+    static constexpr int CONSUMERS = 2;  // warpgroups that compute in turns, with 64 rows each; one more loads
+    static constexpr int BLOCK_N = 128;  // keys of a tile
+    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 3, V_SLOTS = HEAD_DIM == 64 ? 4 : 2; // of the rings
+    static constexpr int ROW_SLOTS = 2;  // tiles of rows: Q on its way or in use, O on its way out
+    static constexpr int THREADS = (CONSUMERS + 1) * 128, WARPS = CONSUMERS * 4, BLOCK_M = WARPS * 16; // WARPS: that compute
+    using RowTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
+    using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
+    struct Shared {
+        RowTile row_tiles[ROW_SLOTS]; // Q, then O on its way out
+        KvTile k_tiles[K_SLOTS], v_tiles[V_SLOTS];
+        Ring<ROW_SLOTS> rows;
+        Ring<K_SLOTS> k;
+        Ring<V_SLOTS> v;
+        attn::Mbarrier landed[V_SLOTS]; // TMA has written a tile of V that the mender then makes full
+        Item items[ROW_SLOTS]; // what the rows are
+    };
+    static constexpr int Q_BOX_ROWS = 16, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY = Element::PROBABILITY;
+    static constexpr bool LSE = true;
+    // Of a loading and of a computing thread: those of the launch, redistributed.
+    static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
+    static constexpr int TURN_BARRIER = 1; // and the next: a named barrier for each consumer's turn
+    static_assert(K_SLOTS >= 2 && V_SLOTS >= 2, "a tile lands while another is read");
+    static_assert(ROW_SLOTS >= 2, "a slot is freed when the next item has begun");
+    static_assert(CONSUMERS == 2, "two take turns");
+    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512, "a multiprocessor has 64K of them");
+};
+
+// Consumers: the warpgroup number `consumer`, with rows 64 * consumer to 64 * consumer + 63 of each item.
+template <class Preset>
+__device__ __forceinline__ void consume(const AttentionServed &served, typename Preset::Shared &smem, int consumer) {
+    constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    using Element = typename Preset::Element;
+    const AttentionParams &params = served.launch.params;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32; // consumers come first
+    const float softcap = served.serving.softcap; // scores are divided by it, if it is not 0, and their tangents multiplied
+    const float scale = (softcap != 0.0f ? softcap : params.softmax_scale) * attn::LOG2_E;
+    const float scale_log2[2] = {scale, scale}; // of the thread's two rows
+    float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
+    float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
+    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
+    uint32_t q_frag[HEAD_DIM / attn::WGMMA_K][4]; // of [64, HEAD_DIM]
+    attn::RowState state[2]; // of the thread's two rows
+    float rescale[2];        // the factor for the output so far
+
+    // The slots of the item, of K of the current tile, and of V of the previous one.
+    auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
+    auto k = attn::PipelineState<Preset::K_SLOTS>::first();
+    auto v = attn::PipelineState<Preset::V_SLOTS>::first();
+    int stored = -1; // the slot that O may still be leaving
+    // Each warp frees what it has read.
+    const auto release = [&](auto &ring, int slot) {
+        if (attn::elect_one()) attn::mbarrier_arrive(&ring.empty[slot]);
+    };
+    // Two warpgroups alternate over all tiles of all items, those that they do not see included: the other's turn has ended.
+    const auto take_turn = [&] { attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer); };
+    const auto end_turn = [&] {
+        if (consumer == 0) attn::named_barrier_arrive<Preset::TURN_BARRIER + 1, 256>();
+        else attn::named_barrier_arrive<Preset::TURN_BARRIER, 256>();
+    };
+    if (consumer == 1) end_turn(); // before its first one: the other begins
+    const auto wait_pv = [&] {
+        attn::wgmma_wait<0>(o_acc);
+        release(smem.v, v.slot);
+        v.advance();
+    };
+    // TMA has read O: its slot may be filled again.
+    const auto release_stored = [&] {
+        if (stored >= 0 && attn::elect_one()) {
+            attn::tma_store_wait_read<0>();
+            attn::mbarrier_arrive(&smem.rows.empty[stored]);
+        }
+        stored = -1;
+    };
+    const auto store = [&] {
+        release_stored();
+        start_store<Preset>(served, smem, rows.slot, warp, lane, o_acc, state, scale);
+        stored = rows.slot;
+    };
+    // Tiles, from this one down to `first`, that no row of the warpgroup sees.
+    const auto skip = [&](int tile, int first) {
+#pragma unroll 1
+        for (; tile >= first; --tile, k.advance(), v.advance()) {
+            smem.k.wait_full(k);
+            smem.v.wait_full(v);
+            release(smem.k, k.slot);
+            release(smem.v, v.slot);
+            take_turn();
+            end_turn();
+        }
+    };
+
+#pragma unroll 1
+    for (;; rows.advance()) {
+        smem.rows.wait_full(rows);
+        const Item item = smem.items[rows.slot];
+        if (item.key_tiles == Item::NO_MORE) break;
+        const int warp_row = item.row_of(warp), last_query = item.lengths.queries - 1;
+        KeyRange range[2]; // what the thread's two rows see; those that do not exist see what the last one does
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            range[half] = keys_of_query(served, item.lengths, min(warp_row + lane / 4 + half * 8, last_query));
+        }
+        // Keys that any row of the warpgroup sees, and those that all of them do.
+        const int first_row = item.row_of(consumer * 4), last_row = min(first_row + min(4, 1 << item.warps_log) * 16 - 1, last_query);
+        const KeyRange of_first = keys_of_query(served, item.lengths, first_row);
+        const KeyRange of_last = keys_of_query(served, item.lengths, last_row);
+        const KeyRange to_any = first_row <= last_row ? KeyRange{of_first.begin, of_last.end} : KeyRange{0, 0};
+        const KeyRange to_all = {of_last.begin, of_first.end};
+        const auto is_inside = [&](int tile) { return tile * BLOCK_N >= to_all.begin && (tile + 1) * BLOCK_N <= to_all.end; };
+ ATTN_PLACES(at, item.sequence, item.head_of(warp), warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+        const auto mask_and_softmax = [&](int tile) {
+            if (softcap != 0.0f) cap_scores(s, params.softmax_scale / softcap);
+            if (!is_inside(tile)) mask_row_ranges(s, tile * BLOCK_N, range, lane);
+ ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
+            attn::softmax_rows(s, state, scale_log2, rescale);
+ ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+ ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
+        };
+
+        // The warpgroup's own tiles, of the item's. The other's turns, and the rings, go on over all of them.
+        const int item_tile = item.first_tile + item.key_tiles - 1;
+        const int last_tile = max(item.first_tile, to_any.begin / BLOCK_N);
+        int tile = max(item.first_tile - 1, min(item_tile, (to_any.end + BLOCK_N - 1) / BLOCK_N - 1));
+        skip(item_tile, tile + 1);
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+        state[0] = state[1] = first_state(served, item.head_of(warp), scale, lane);
+        if (tile < last_tile) { // the warpgroup's rows, if there are any, see no key
+            skip(tile, item.first_tile);
+            store();
+            continue;
+        }
+
+        // P of the first tile.
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
+            attn::ldmatrix_x4(q_frag[i], smem.row_tiles[rows.slot].at(warp * 16 + lane % 16, 2 * i + lane / 16));
+        }
+        smem.k.wait_full(k);
+        take_turn();
+        attn::start_qk(s, q_frag, smem.k_tiles[k.slot]);
+        end_turn();
+        release_stored();
+        attn::wgmma_wait<0>(s);
+        release(smem.k, k.slot);
+        mask_and_softmax(tile);
+        attn::round_rows<Element>(p_frag, s);
+        k.advance();
+        if (tile > last_tile) smem.k.wait_full(k);
+
+        // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
+        const auto step = [&](auto exact) {
+            constexpr bool EXACT = decltype(exact)::value;
+            smem.v.wait_full(v);
+            take_turn();
+            attn::start_qk(s, q_frag, smem.k_tiles[k.slot]);
+            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+            end_turn();
+            attn::wgmma_wait<1>(s); // P·V goes on
+            bool in_range = true;   // no exponential is too large
+ ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
+            if constexpr (EXACT) mask_and_softmax(tile);
+            else in_range = attn::exponentials_of_rows(s, state, scale_log2);
+            // Here and not at the next product, which may have to wait for its turn: the loader has a slot or two ahead of it.
+            if (in_range) release(smem.k, k.slot);
+            // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
+            auto next = k;
+            next.advance();
+            if (tile > last_tile) smem.k.wait_full(next);
+            wait_pv();
+ ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
+            if (!in_range) { // the warp computes its scores again, for new maxima
+                attn::warp_scores(s, smem.row_tiles[rows.slot], warp * 16, smem.k_tiles[k.slot]);
+                __syncwarp(); // all lanes have read K, and Q, which O takes the place of
+                release(smem.k, k.slot);
+                attn::softmax_rows(s, state, scale_log2, rescale);
+            }
+ ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+ ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
+            if (EXACT || !in_range) attn::scale_rows(o_acc, rescale);
+ ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
+            attn::round_rows<Element>(p_frag, s);
+            k = next;
+        };
+        // Behind tiles that some rows see only in part, or before all rows have seen a key and have a maximum: exact, as all capped ones.
+        const auto is_exact = [&] { return softcap != 0.0f || !is_inside(tile) || (tile + 1) * BLOCK_N == to_all.end; };
+        --tile;
+#pragma unroll 1
+        while (tile >= last_tile) {
+#pragma unroll 1
+            for (; tile >= last_tile && is_exact(); --tile) step(std::true_type{});
+#pragma unroll 1
+            for (; tile >= last_tile && !is_exact(); --tile) step(std::false_type{});
+        }
+
+        // P·V of the last tile.
+        smem.v.wait_full(v);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+        wait_pv();
+        skip(last_tile - 1, item.first_tile);
+        store();
+    }
+    if (attn::elect_one()) attn::tma_store_wait_read<0>(); // shared memory lives as long as the block
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionServed &served) {
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
+    auto &smem = attn::shared_tiles<typename Preset::Shared>();
+    if (threadIdx.x == 0) {
+        smem.rows.init(Preset::WARPS + 1); // each stores its own; and the mender
+        smem.k.init(Preset::WARPS);
+        smem.v.init(Preset::WARPS);
+        for (auto &barrier : smem.landed) attn::mbarrier_init(&barrier, 1);
+        attn::fence_mbarrier_init();
+    }
+    // The barriers are initialised.
+    __syncthreads();
+    if (warpgroup == Preset::CONSUMERS) {
+        attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        const int warp = __shfl_sync(0xffffffffu, threadIdx.x % 128 / 32, 0);
+        if (warp == 0) load<Preset>(served, smem);
+        if (warp == 1) mend<Preset>(smem);
+    } else {
+        attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        consume<Preset>(served, smem, warpgroup);
+    }
+}
+
+} // namespace
+
+ATTN_SERVED_VARIANT(served, served_128x128, Served128x128)

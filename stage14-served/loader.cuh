@@ -1,0 +1,131 @@
+// Loader: one warp finds items and requests what all others read, as far ahead as there are slots; another clears what it brought of
+// somebody else's rows. Preset::Shared has tiles of rows, K and V, the ring of each, and the items that belong to the rows.
+#pragma once
+
+#include <attn/box_tile.cuh>
+#include "schedule.cuh"
+
+namespace {
+
+// The barriers of tiles that are used again and again. A slot is full when TMA has written it, and empty when all that read it have
+// arrived.
+template <int SLOTS>
+struct Ring {
+    attn::Mbarrier full[SLOTS], empty[SLOTS];
+
+    // By one thread, before any other uses it. `readers`: how many arrive.
+    __device__ __forceinline__ void init(int readers) {
+        for (auto &barrier : full) attn::mbarrier_init(&barrier, 1);
+        for (auto &barrier : empty) attn::mbarrier_init(&barrier, readers);
+    }
+    // The slot's tile has landed.
+    __device__ __forceinline__ void wait_full(const attn::PipelineState<SLOTS> &at) {
+        attn::mbarrier_wait_tx(&full[at.slot], at.parity);
+    }
+    // Everybody has read the tile before; in the first lap nobody waits.
+    __device__ __forceinline__ void wait_empty(const attn::PipelineState<SLOTS> &at) {
+        attn::mbarrier_wait_tx(&empty[at.slot], at.parity ^ 1);
+    }
+};
+
+// Items, Q, and tiles of keys from the last, so that those on the diagonal come first. Rings run on from one item to the next. By a warp:
+// one lane says how many bytes will come, and each of several requests a box of them.
+template <class Preset>
+__device__ __forceinline__ void load(const AttentionServed &served, typename Preset::Shared &smem) {
+    constexpr int BLOCK_N = Preset::BLOCK_N;
+    const AttentionLaunch &launch = served.launch;
+    const AttentionServing &serving = served.serving;
+    const int lane = threadIdx.x % 32;
+    const int box_rows = serving.pages ? min(serving.page_rows, BLOCK_N) : BLOCK_N; // of K and V
+    auto schedule = Schedule<Preset>::start();
+    auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
+    auto k = attn::PipelineState<Preset::K_SLOTS>::first();
+    auto v = attn::PipelineState<Preset::V_SLOTS>::first();
+    // Every lane that requests a box has waited until the slot is empty, and does so after the bytes are expected.
+    const auto expect = [&](attn::Mbarrier *barrier, int bytes) {
+        if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(barrier, bytes);
+        __syncwarp();
+    };
+#pragma unroll 1
+    for (int round = 0;; ++round) {
+        const Item item = schedule.find(served, index_of_round(round), lane);
+        // All warps have read the item before, and its O has left the slot.
+        smem.rows.wait_empty(rows);
+        attn::Mbarrier *const full = &smem.rows.full[rows.slot];
+        const bool has_keys = item.key_tiles > 0;
+        if (attn::elect_one()) {
+            smem.items[rows.slot] = item;
+            if (has_keys) attn::mbarrier_arrive_expect_tx(full, Preset::RowTile::BYTES);
+            else attn::mbarrier_arrive(full); // there is no key to ask for, or no item
+        }
+        __syncwarp(); // the bytes are expected
+        if (item.key_tiles == Item::NO_MORE) return;
+        // Rows behind the sequence's end are a neighbour's or zero: nobody stores what becomes of them.
+        if (has_keys && lane < Preset::WARPS) {
+            smem.row_tiles[rows.slot].load(launch.q, full, item.q_start + item.row_of(lane), item.head_of(lane), item.q_batch, lane * 16);
+        }
+        rows.advance();
+        const int last_tile = item.first_tile + item.key_tiles - 1;
+#pragma unroll 1
+        for (int tile = last_tile; tile >= item.first_tile; --tile) {
+            // The lane's box. Behind the last key there are no entries of the table: those pages are outside of the tensor.
+            const int key = tile * BLOCK_N + lane * box_rows;
+            int row = item.kv_start + key, batch = item.kv_batch;
+            if (serving.pages) {
+                row = key & (serving.page_rows - 1);
+                batch = -1;
+                if (lane * box_rows < BLOCK_N && key < item.lengths.keys) {
+                    batch = serving.pages[static_cast<int64_t>(item.sequence) * serving.pages_stride + key / serving.page_rows];
+                }
+            }
+            const auto copy = [&](auto &to, const AttentionTensorMap &map, attn::Mbarrier *barrier) {
+                expect(barrier, Preset::KvTile::BYTES);
+                if (lane * box_rows < BLOCK_N) to.load(map, barrier, row, item.head_kv, batch, lane * box_rows);
+            };
+            // Every consumer has read the slot's tile before.
+            smem.k.wait_empty(k);
+            copy(smem.k_tiles[k.slot], launch.k, &smem.k.full[k.slot]);
+            k.advance();
+            smem.v.wait_empty(v);
+            const bool is_whole = tile < last_tile || item.template keys_of_last_tile<Preset>() >= BLOCK_N;
+            copy(smem.v_tiles[v.slot], launch.v, is_whole ? &smem.v.full[v.slot] : &smem.landed[v.slot]);
+            v.advance();
+        }
+    }
+}
+
+// Mender: V of the sequence's last tile has rows that are not its own, behind its end: a neighbour's, or what nobody ever wrote. Their
+// probabilities are zero, and 0 * NaN would reach the output. TMA fills with zeros behind the tensor's end alone, so a warp clears them,
+// before consumers get the tile. (In K they do no harm: a masked score is replaced.)
+template <class Preset>
+__device__ __forceinline__ void mend(typename Preset::Shared &smem) {
+    constexpr int BLOCK_N = Preset::BLOCK_N, CHUNKS = Preset::KvTile::ROW_BYTES / 16; // of a row
+    const int lane = threadIdx.x % 32;
+    auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
+    int slot = 0;     // of V, for the first tile that the item asks for: its last
+    int parities = 0; // bit i: that of the phase that landed[i] is in
+#pragma unroll 1
+    for (;; rows.advance()) {
+        smem.rows.wait_full(rows);
+        const int key_tiles = smem.items[rows.slot].key_tiles, valid = smem.items[rows.slot].template keys_of_last_tile<Preset>();
+        __syncwarp(); // all lanes have read the item, which may be followed by another
+        if (attn::elect_one()) attn::mbarrier_arrive(&smem.rows.empty[rows.slot]);
+        if (key_tiles == Item::NO_MORE) return;
+        if (key_tiles > 0 && valid < BLOCK_N) {
+            // TMA has written the tile.
+            attn::mbarrier_wait_tx(&smem.landed[slot], parities >> slot & 1);
+            parities ^= 1 << slot;
+#pragma unroll 1
+            for (int chunk = valid * CHUNKS + lane; chunk < BLOCK_N * CHUNKS; chunk += 32) {
+                *reinterpret_cast<uint4 *>(smem.v_tiles[slot].at(chunk / CHUNKS, chunk % CHUNKS)) = make_uint4(0, 0, 0, 0);
+            }
+            // Each lane makes its zeros visible to wgmma, before one of them says that the slot is full.
+            attn::fence_proxy_async();
+            __syncwarp();
+            if (attn::elect_one()) attn::mbarrier_arrive(&smem.v.full[slot]);
+        }
+        slot = (slot + key_tiles) % Preset::V_SLOTS;
+    }
+}
+
+} // namespace

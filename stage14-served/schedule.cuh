@@ -1,0 +1,214 @@
+// Scheduler: which items there are, in which order, and which block takes which. Lengths lie on the device, so that nobody knows how many
+// items there are: a warp counts them on its way, from where it was. Outputs do not depend on who takes what.
+#pragma once
+
+#include <attn/element.cuh>
+#include <attn/observe.cuh>
+#include <attn/served.h>
+#include <type_traits>
+
+namespace {
+
+// A sequence's numbers of queries and keys.
+struct Lengths {
+    int queries, keys;
+};
+
+__device__ __forceinline__ Lengths lengths_of(const AttentionServed &served, int sequence) {
+    const AttentionServing &serving = served.serving;
+    Lengths of = {served.launch.params.seq_q, served.launch.params.seq_kv};
+    if (serving.q_starts) of.queries = serving.q_starts[sequence + 1] - serving.q_starts[sequence];
+    if (serving.kv_used) of.keys = serving.kv_used[sequence];
+    else if (serving.kv_starts) of.keys = serving.kv_starts[sequence + 1] - serving.kv_starts[sequence];
+    return of;
+}
+
+// Keys before and behind a query's own that it sees.
+struct Window {
+    static constexpr int ALL = 1 << 29; // more than a sequence has; two of them and a sequence's length are still an int
+
+    int left, right;
+};
+
+__device__ __forceinline__ Window window_of(const AttentionServed &served) {
+    const int left = served.serving.window_left;
+    const int right = served.launch.params.mask == ATTENTION_CAUSAL ? 0 : served.serving.window_right;
+    return {left < 0 ? Window::ALL : min(left, Window::ALL), right < 0 ? Window::ALL : min(right, Window::ALL)};
+}
+
+// Keys from `begin` to `end` - 1: none where they are the same. Neither is smaller for a later query.
+struct KeyRange {
+    int begin, end;
+};
+
+// What a query of the sequence sees.
+__device__ __forceinline__ KeyRange keys_of_query(const AttentionServed &served, Lengths of, int query) {
+    const Window window = window_of(served);
+    const int own = query + of.keys - of.queries;
+    const KeyRange range = {max(0, own - window.left), max(0, min(of.keys, own + window.right + 1))};
+ ATTN_VISIBLE(range.end);
+    return range;
+}
+
+// BLOCK_M rows, as 16 for each warp, and the keys that some of them see.
+struct Item {
+    static constexpr int NO_MORE = -1;
+
+    int sequence, head_q, head_kv;
+    int row;                   // the first query; those behind the sequence's end do not exist
+    int warps_log;             // 2 to this power is the number of warps that have the rows of one query head; others have the next ones'
+    int first_tile, key_tiles; // tiles of keys that some row sees; key_tiles may be NO_MORE
+    Lengths lengths;           // of the sequence
+    int q_batch, q_start;      // where the sequence's rows of Q and O start
+    int kv_batch, kv_start;    // where those of K and V do, but for pages
+
+    // The query head and first query of the warp's 16 rows.
+    __device__ __forceinline__ int head_of(int warp) const { return head_q + (warp >> warps_log); }
+    __device__ __forceinline__ int row_of(int warp) const { return row + (warp & ((1 << warps_log) - 1)) * 16; }
+    // How many rows of the item's last tile of keys are the sequence's: all, if it is BLOCK_N or more.
+    template <class Preset>
+    __device__ __forceinline__ int keys_of_last_tile() const {
+        return lengths.keys - (first_tile + key_tiles - 1) * Preset::BLOCK_N;
+    }
+};
+static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::find() makes it");
+
+// The items of a launch. Those with the most keys come first: they are in at most LEVELS levels, by how many tiles of keys their rows see.
+// Within a level it goes sequence by sequence, key head by key head, so that items that read the same keys follow one another.
+//
+// The rows of a sequence that are in one level are neighbours: a later tile of rows sees no fewer keys under a mask that ends at the query,
+// until the window's width limits all of them, so that min(keys that end before, width) never falls. Where the mask begins at the
+// window alone this is the number of keys that the sequence has, and all its items have one level.
+template <class Preset>
+struct Schedule {
+    static constexpr int LEVELS = 16, BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N;
+    static constexpr int MOST_HEADS_LOG = 3;  // one for each warp
+    static constexpr int PACKED_QUERIES = 64; // at most, of a sequence whose tiles have rows of several heads
+    static_assert(Preset::WARPS == 1 << MOST_HEADS_LOG && BLOCK_M == Preset::WARPS * 16, "1, 2, 4 or 8 warps have the rows of one head");
+
+    // The chunk of 32 sequences, one for each lane, in which the last item was found.
+    int level, first; // its level, the longest being 0, and its first sequence
+    int before;       // items before those of the chunk in the level
+
+    static __device__ __forceinline__ Schedule start() { return {0, 0, 0}; }
+
+    // Item number `index`, which is greater than that of the call before. By a whole warp, for each of its lanes.
+    __device__ __forceinline__ Item find(const AttentionServed &served, int index, int lane) {
+        const AttentionParams &params = served.launch.params;
+        const int width = level_width(served), levels = level_count(served), group = params.heads_q / params.heads_kv;
+        Item item;
+        item.key_tiles = Item::NO_MORE;
+#pragma unroll 1
+        while (level < levels) {
+            Lengths own = {0, 0}; // the lane's sequence; behind the last it has no items
+            if (first + lane < params.batch) own = lengths_of(served, first + lane);
+            const TileRange own_tiles = tiles_of_level(served, own, levels, width);
+            const int count = (own_tiles.end - own_tiles.begin) * (params.heads_q >> heads_log_of(group, own.queries));
+            int sum = count; // of the lanes up to this one
+#pragma unroll
+            for (int step = 1; step < 32; step *= 2) {
+                const int lower = __shfl_sync(0xffffffffu, sum, lane - step);
+                if (lane >= step) sum += lower;
+            }
+            const int all = __shfl_sync(0xffffffffu, sum, 31);
+            if (index - before < all) {
+                int source = 0; // the lane whose sequence has it: the number of those whose items, with all before, come before it
+#pragma unroll
+                for (int step = 16; step > 0; step /= 2) {
+                    if (__shfl_sync(0xffffffffu, sum, source + step - 1) <= index - before) source += step;
+                }
+                const int rank = index - before - __shfl_sync(0xffffffffu, sum - count, source);
+                const Lengths of = {__shfl_sync(0xffffffffu, own.queries, source), __shfl_sync(0xffffffffu, own.keys, source)};
+                return item_of_rank(served, first + source, of, tiles_of_level(served, of, levels, width), rank);
+            }
+            before += all;
+            first += 32;
+            if (first >= params.batch) {
+                first = 0;
+                ++level;
+            }
+        }
+        return item;
+    }
+
+  private:
+    // Tiles of rows.
+    struct TileRange {
+        int begin, end;
+    };
+
+    // How many heads, as a power of two, a tile has rows of: short sequences have those of several heads that read the same keys.
+    static __device__ __forceinline__ int heads_log_of(int group, int queries) {
+        int log = 0;
+        while (queries <= PACKED_QUERIES && log < MOST_HEADS_LOG && group % (2 << log) == 0) ++log;
+        return log;
+    }
+
+    // At least as many tiles of keys as the window lets a tile of rows see.
+    static __device__ __forceinline__ int window_tiles(const AttentionServed &served) {
+        const Window window = window_of(served);
+        return (window.left + window.right + BLOCK_M + BLOCK_N - 2) / BLOCK_N + 1;
+    }
+    // At least as many as any item has, and at least one.
+    static __device__ __forceinline__ int most_tiles(const AttentionServed &served) {
+        return max(1, min(window_tiles(served), (served.launch.params.seq_kv + BLOCK_N - 1) / BLOCK_N));
+    }
+    static __device__ __forceinline__ int level_width(const AttentionServed &served) {
+        return (most_tiles(served) + LEVELS - 1) / LEVELS;
+    }
+    static __device__ __forceinline__ int level_count(const AttentionServed &served) {
+        const int width = level_width(served);
+        return (most_tiles(served) + width - 1) / width;
+    }
+
+    // How many tiles of the sequence's rows, its first ones, see at most `most` tiles of keys. Monotone in `most`, so that each tile is
+    // in one level.
+    static __device__ __forceinline__ int tiles_within(const AttentionServed &served, Lengths of, int rows_log, int tiles, int most) {
+        if (most >= window_tiles(served) || of.keys <= most * BLOCK_N) return tiles;
+        // Queries before this one see no key behind the last of these tiles.
+        const int end = most * BLOCK_N - window_of(served).right - (of.keys - of.queries);
+        return end >= of.queries ? tiles : max(0, end) >> rows_log;
+    }
+    // Those of this level. Whatever the launch says of its longest sequence, the first level has no upper and the last no lower limit.
+    __device__ __forceinline__ TileRange tiles_of_level(const AttentionServed &served, Lengths of, int levels, int width) const {
+        const int rows_log = 7 - heads_log_of(served.launch.params.heads_q / served.launch.params.heads_kv, of.queries);
+        static_assert(BLOCK_M == 1 << 7, "the rows of a head in a tile are a power of two");
+        const int tiles = (of.queries + (1 << rows_log) - 1) >> rows_log, most = (levels - level) * width;
+        return {level + 1 == levels ? 0 : tiles_within(served, of, rows_log, tiles, most - width),
+                level == 0 ? tiles : tiles_within(served, of, rows_log, tiles, most)};
+    }
+
+    // Number `rank` of a sequence's items in the level: for each key head the tiles from the last, and for each of these the heads.
+    static __device__ __forceinline__ Item item_of_rank(const AttentionServed &served, int sequence, Lengths of, TileRange tiles,
+                                                        int rank) {
+        const AttentionParams &params = served.launch.params;
+        const AttentionServing &serving = served.serving;
+        const int group = params.heads_q / params.heads_kv, heads_log = heads_log_of(group, of.queries);
+        const int columns = group >> heads_log, of_key_head = columns * (tiles.end - tiles.begin);
+        const int in_key_head = rank % of_key_head, queries = BLOCK_M >> heads_log;
+        Item item;
+        item.sequence = sequence;
+        item.head_kv = rank / of_key_head;
+        item.head_q = item.head_kv * group + (in_key_head % columns << heads_log);
+        item.row = (tiles.end - 1 - in_key_head / columns) * queries;
+        item.warps_log = MOST_HEADS_LOG - heads_log;
+        item.lengths = of;
+        const int begin = keys_of_query(served, of, item.row).begin;
+        const int end = keys_of_query(served, of, min(item.row + queries, of.queries) - 1).end;
+        item.first_tile = begin / BLOCK_N;
+        item.key_tiles = max(0, (end + BLOCK_N - 1) / BLOCK_N - item.first_tile);
+        item.q_batch = serving.q_starts ? 0 : sequence;
+        item.q_start = serving.q_starts ? serving.q_starts[sequence] : 0;
+        item.kv_batch = serving.kv_starts ? 0 : sequence;
+        item.kv_start = serving.kv_starts ? serving.kv_starts[sequence] : 0;
+        return item;
+    }
+};
+
+// The index of this block's item of the round. To and fro: who gets the longest of one round gets the shortest of the next (stage 13).
+__device__ __forceinline__ int index_of_round(int round) {
+    const int place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+    return round * gridDim.x + place;
+}
+
+} // namespace

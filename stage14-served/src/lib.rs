@@ -1,0 +1,63 @@
+//! Stage 14: stage 13's packed tiles for sequences as they are served: each with its own number of
+//! queries and keys, one after the other in one tensor, padded or in pages, under windows, with
+//! sinks and capped scores.
+
+use common::claim::Where;
+use common::problem::{Dtype, Mask, Problem};
+use common::stage::{Artifacts, Attention, Kernel, Role, StageInfo};
+
+include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
+
+/// The stage.
+pub struct Served;
+
+/// The problem whose sequences have the same length that serving comes closest to.
+const PREFILL: Where = Where::new("prefill_512", Dtype::Bf16, Mask::Causal);
+
+/// The most query heads whose rows a tile of eight warps has, 16 for each warp.
+const MOST_HEADS_LOG: u32 = 3;
+
+/// The most queries of a sequence whose tiles have rows of several heads.
+const PACKED_QUERIES: usize = 64;
+
+const INFO: StageInfo = StageInfo {
+    id: "stage14-served",
+    idea: "sequences as they are served: packed, padded or in pages, with windows, sinks and \
+           capped scores, counted on the device",
+    predecessor: Some("stage13-persistent"),
+    role: Role::Branch {
+        purpose: "as served",
+        problem: PREFILL,
+    },
+    default_variant: "served-128x128",
+    claims: &[],
+    redundant: &[],
+};
+
+impl Attention for Served {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        &ARTIFACTS
+    }
+
+    fn is_persistent(&self, _kernel: &Kernel) -> bool {
+        true
+    }
+
+    /// Returns the items if every sequence were as long as the longest, which is as many as there
+    /// can be: blocks that find none end at once. Tiles are those of `Schedule` in schedule.cuh.
+    fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
+        let shape = &problem.shape;
+        let heads = if shape.seq_q <= PACKED_QUERIES {
+            let group = shape.heads_q / shape.heads_kv;
+            1 << group.trailing_zeros().min(MOST_HEADS_LOG)
+        } else {
+            1
+        };
+        let tiles = shape.seq_q.div_ceil(kernel.block_m / heads);
+        [tiles, shape.heads_q / heads, shape.batch].map(|size| size as u32)
+    }
+}

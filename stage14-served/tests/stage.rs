@@ -1,0 +1,3 @@
+//! The tests that every stage runs, see `stage-tests`.
+
+stage_tests::tests!(stage14_served::Served);
