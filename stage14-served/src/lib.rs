@@ -47,6 +47,10 @@ impl Attention for Served {
         true
     }
 
+    fn serves(&self, _kernel: &Kernel) -> bool {
+        true
+    }
+
     /// Returns the items if every sequence were as long as the longest, which is as many as there
     /// can be: blocks that find none end at once. Tiles are those of `Schedule` in schedule.cuh.
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
