@@ -13,6 +13,7 @@ use crate::image::Layout;
 use crate::inputs::{Family as Distribution, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
 use crate::resources::KernelFacts;
+use crate::serving::{Draw, LEAST_PAGE_ROWS, Lengths, Serving, Spread};
 use crate::stage::{Kernel, LoadedStage, Prepared, Redundant};
 use crate::tier0::SCHEDULES;
 use crate::verdict::{GateId, GateResult};
@@ -38,6 +39,27 @@ const THOROUGH: [Schedule; 6] = [
     Schedule::Starving(2),
     Schedule::Starving(3),
 ];
+
+/// Sequences of unequal lengths, one after the other.
+const PACKED: Serving = Serving {
+    lengths: Lengths::Packed(Draw {
+        spread: Spread::Even,
+        least: 0,
+        seed: 1,
+    }),
+    ..Serving::DENSE
+};
+
+/// The same, half of them of one query, in pages of the fewest rows.
+const PAGED: Serving = Serving {
+    lengths: Lengths::Packed(Draw {
+        spread: Spread::Mixed,
+        least: 1,
+        seed: 2,
+    }),
+    page_rows: Some(LEAST_PAGE_ROWS as u16),
+    ..Serving::DENSE
+};
 
 /// The presets in which sites are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +224,7 @@ impl<'a> FamilyOfKernels<'a> {
         let mut large = self.cases(searched, TILES, Distribution::Large);
         large.retain(|case| case.staged.problem.dtype == Dtype::E4m3);
         cases.extend(large);
+        cases.extend(self.served_cases(searched));
 
         let traced = trace_unbroken(&cases)?;
         let sites = self.sites(traced);
@@ -345,7 +368,35 @@ impl<'a> FamilyOfKernels<'a> {
         for variant in variants {
             let instances = self.stage.kernels.iter();
             for kernel in instances.filter(|kernel| kernel.variant == *variant) {
-                cases.extend(Case::new(self.stage, kernel, tiles, family));
+                let (shape, mask) = if self.stage.attention.is_persistent(kernel) {
+                    rings_over_items(kernel, tiles)
+                } else {
+                    ring(kernel, kernel.block_m + 1, tiles)
+                };
+                cases.extend(Case::new(self.stage, kernel, shape, mask, family));
+            }
+        }
+        cases
+    }
+
+    /// Makes the problems of an instance that takes sequences as they are served: packed ones,
+    /// one of them empty, and ones in pages.
+    fn served_cases(&self, variants: &[&str]) -> Vec<Case<'a>> {
+        let mut cases = Vec::new();
+        for kernel in &self.stage.kernels {
+            let is_searched = variants.contains(&kernel.variant.as_str());
+            if !is_searched || !self.stage.attention.serves(kernel) {
+                continue;
+            }
+            for serving in [PACKED, PAGED] {
+                let (dense, mask) = ring(kernel, kernel.block_m + 1, TILES / 2);
+                let shape = Shape {
+                    batch: 4,
+                    serving,
+                    ..dense
+                };
+                let family = Distribution::Normal;
+                cases.extend(Case::new(self.stage, kernel, shape, mask, family));
             }
         }
         cases
@@ -395,14 +446,10 @@ impl<'a> Case<'a> {
     fn new(
         stage: &'a LoadedStage,
         kernel: &Kernel,
-        tiles: usize,
+        shape: Shape,
+        mask: Mask,
         family: Distribution,
     ) -> Option<Self> {
-        let (shape, mask) = if stage.attention.is_persistent(kernel) {
-            rings_over_items(kernel, tiles)
-        } else {
-            ring(kernel, kernel.block_m + 1, tiles)
-        };
         let problem = Problem::new(shape, kernel.dtype, mask).ok()?;
         let prepared = stage.prepare(&kernel.variant, &problem).ok()?;
         Some(Self {

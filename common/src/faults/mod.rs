@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use std::collections::BTreeSet;
 
 mod model;
+pub mod served;
 
 pub use model::Model;
 #[cfg(test)]

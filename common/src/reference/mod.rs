@@ -3,7 +3,7 @@
 
 use crate::inputs::{Inputs, Operand};
 use crate::problem::{Dtype, Mask, Problem, Shape};
-use crate::serving::Sequence;
+use crate::serving::{Sequence, sinks};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -374,6 +374,8 @@ fn edge_rows(problem: &Problem) -> Vec<usize> {
 fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: &[Vec<f64>; 3]) -> Attended<f64> {
     attend::<f64, 4>(
         problem,
+        &problem.shape.sequences(),
+        &sinks(&problem.shape),
         rows,
         [q, k, v],
         |_, _| exact_scales(problem),
@@ -421,9 +423,24 @@ fn exponential(x: f32) -> f32 {
 
 /// Computes the baseline on codes, before its last rounding.
 fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> {
+    let problem = &inputs.problem;
+    let (sequences, sinks) = (problem.shape.sequences(), sinks(&problem.shape));
+    attend_baseline_of(&sequences, &sinks, inputs, rows, p).output
+}
+
+/// Computes the baseline of sequences of these lengths, with these sinks.
+pub(crate) fn attend_baseline_of(
+    sequences: &[Sequence],
+    sinks: &[f32],
+    inputs: &Inputs,
+    rows: &[usize],
+    p: Probability,
+) -> Attended<f32> {
     let Inputs { problem, q, k, v } = inputs;
-    let attended = attend::<f32, 8>(
+    attend::<f32, 8>(
         problem,
+        sequences,
+        sinks,
         rows,
         [&q.codes(), &k.codes(), &v.codes()],
         |b, h| baseline_scales(inputs, b, h),
@@ -451,22 +468,22 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
             }
             largest + sum.ln()
         },
-    );
-    attended.output
+    )
 }
 
-/// Computes attention in T, with panels of `N` columns. `scales(b, h)` returns the factors of the
+/// Computes attention of sequences of these lengths, with these sinks, in T, with panels of `N`
+/// columns. `scales(b, h)` returns the factors of the
 /// scores and of the output. `softmax` turns a row's scaled, visible scores, and the sink of its
 /// head, into weights and returns their log-sum-exp.
 fn attend<T: Real, const N: usize>(
     problem: &Problem,
+    sequences: &[Sequence],
+    sinks: &[f32],
     rows: &[usize],
     [q, k, v]: [&[T]; 3],
     scales: impl Fn(usize, usize) -> [T; 2] + Sync,
     softmax: impl Fn(&mut [T], Option<f32>) -> T + Sync,
 ) -> Attended<T> {
-    let sequences = problem.shape.sequences();
-    let sinks = crate::serving::sinks(&problem.shape);
     // Rows ascend, and so do their heads.
     let mut heads: Vec<usize> = rows.iter().map(|&row| key_head(problem, row)).collect();
     heads.dedup();

@@ -1,0 +1,233 @@
+//! Planted faults of kernels that take sequences as they are served: outputs on which the gates are
+//! tested.
+
+use crate::gate::{Evidence, numeric_gates};
+use crate::inputs::{Inputs, Operand};
+use crate::problem::{Problem, Shape};
+use crate::reference::{Probability, Reference, attend_baseline_of, row_index};
+use crate::serving::{Lengths, Sequence, Window, sinks};
+use crate::verdict::GateResult;
+
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum ServedFault {
+        /// A row sees one key more on the left.
+        WindowWiderLeft = "window one key wider on the left",
+        /// A row sees one key less on the left.
+        WindowNarrowerLeft = "window one key narrower on the left",
+        /// A row sees one key more on the right.
+        WindowWiderRight = "window one key wider on the right",
+        /// The sink takes no weight.
+        SinkIgnored = "sink ignored",
+        /// The sink of the next head takes weight.
+        SinkOfNextHead = "sink of the next head",
+        /// The sink has the first key's value.
+        SinkHasValue = "sink with a value",
+        /// Scores are not capped.
+        SoftcapIgnored = "softcap ignored",
+        /// A sequence has the keys of the next one's length.
+        LengthOfNextSequence = "length of the next sequence",
+        /// The last key of each sequence is not read.
+        LastKeyMissing = "last key missing",
+        /// The page table is read one entry further on.
+        NextPage = "page table one entry off",
+        /// Rows of a page are read one further on.
+        NextRowOfPage = "row of a page one off",
+        /// Queries are those of the row before, as with starts that are one too small.
+        StartOneOff = "start one off",
+    }
+}
+
+impl ServedFault {
+    /// Returns whether the fault changes anything of a problem.
+    pub fn applies_to(self, problem: &Problem) -> bool {
+        let Shape { serving, .. } = problem.shape;
+        let sequences = problem.shape.sequences();
+        match self {
+            ServedFault::WindowWiderLeft | ServedFault::WindowNarrowerLeft => {
+                serving.window.left.is_some()
+            }
+            ServedFault::WindowWiderRight => serving.window.right.is_some(),
+            ServedFault::SinkIgnored | ServedFault::SinkOfNextHead | ServedFault::SinkHasValue => {
+                serving.sinks
+            }
+            ServedFault::SoftcapIgnored => serving.softcap.is_some(),
+            ServedFault::LengthOfNextSequence | ServedFault::LastKeyMissing => {
+                serving.lengths != Lengths::Equal && sequences.len() > 1
+            }
+            ServedFault::NextPage | ServedFault::NextRowOfPage => serving.page_rows.is_some(),
+            ServedFault::StartOneOff => {
+                matches!(serving.lengths, Lengths::Packed(_)) && problem.shape.seq_q > 1
+            }
+        }
+    }
+
+    /// Computes an output `[batch, heads_q, seq_q, head_dim]`, dense, of a kernel with the fault.
+    pub fn output(self, inputs: &Inputs, reference: &Reference) -> Vec<f32> {
+        let mut broken = inputs.clone();
+        let shape = inputs.problem.shape;
+        let mut sequences = shape.sequences();
+        let mut logits = sinks(&shape);
+        let serving = &mut broken.problem.shape.serving;
+        let window = serving.window;
+        let more = |bound: Option<u32>, keys: i64| {
+            bound.map(|most| (i64::from(most) + keys).max(0) as u32)
+        };
+        match self {
+            ServedFault::WindowWiderLeft => {
+                serving.window = Window {
+                    left: more(window.left, 1),
+                    ..window
+                };
+            }
+            ServedFault::WindowNarrowerLeft => {
+                serving.window = Window {
+                    left: more(window.left, -1),
+                    ..window
+                };
+            }
+            ServedFault::WindowWiderRight => {
+                serving.window = Window {
+                    right: more(window.right, 1),
+                    ..window
+                };
+            }
+            ServedFault::SinkIgnored => logits.clear(),
+            ServedFault::SinkOfNextHead => logits.rotate_left(1),
+            ServedFault::SoftcapIgnored => serving.softcap = None,
+            ServedFault::LengthOfNextSequence => exchange_keys(&mut sequences),
+            ServedFault::LastKeyMissing => {
+                for sequence in &mut sequences {
+                    sequence.keys = sequence.keys.saturating_sub(1);
+                }
+            }
+            ServedFault::NextPage | ServedFault::NextRowOfPage => {
+                let page_rows = serving.page_rows.map_or(1, usize::from);
+                let step = if self == ServedFault::NextPage {
+                    page_rows
+                } else {
+                    1
+                };
+                for operand in [&mut broken.k, &mut broken.v] {
+                    rotate_rows(operand, &sequences, |sequence| sequence.keys, step);
+                }
+            }
+            ServedFault::StartOneOff => {
+                rotate_rows(&mut broken.q, &sequences, |sequence| sequence.queries, 1);
+            }
+            ServedFault::SinkHasValue => {}
+        }
+        let p = Probability::half(inputs.problem.dtype);
+        let attended = attend_baseline_of(&sequences, &logits, &broken, &reference.rows, p);
+        let mut computed = attended.output;
+        if self == ServedFault::SinkHasValue {
+            add_values_of_sinks(&mut computed, inputs, reference);
+        }
+        inputs.problem.dtype.output().round_all(&mut computed);
+        spread(&computed, inputs, reference)
+    }
+}
+
+/// Gives each sequence the number of keys of the next one.
+fn exchange_keys(sequences: &mut [Sequence]) {
+    let mut keys: Vec<usize> = sequences.iter().map(|sequence| sequence.keys).collect();
+    keys.rotate_left(1);
+    for (sequence, count) in sequences.iter_mut().zip(keys) {
+        sequence.keys = count;
+    }
+}
+
+/// Moves the rows of each sequence in each head `step` rows ahead, those at the start to the end.
+fn rotate_rows(
+    operand: &mut Operand,
+    sequences: &[Sequence],
+    count: impl Fn(&Sequence) -> usize,
+    step: usize,
+) {
+    let [_, heads, room, dim] = operand.extents;
+    let row_bytes = dim * operand.dtype.bytes();
+    for (index, head) in operand.bytes.chunks_exact_mut(room * row_bytes).enumerate() {
+        let rows = count(&sequences[index / heads]);
+        let offset = step % rows.max(1) * row_bytes;
+        head[..rows * row_bytes].rotate_left(offset);
+    }
+}
+
+/// Adds the first key's value, with the weight of each row's sink.
+fn add_values_of_sinks(output: &mut [f32], inputs: &Inputs, reference: &Reference) {
+    let shape = inputs.problem.shape;
+    let (logits, values) = (sinks(&shape), inputs.v.dequantised());
+    let dim = shape.head_dim;
+    for (number, row_values) in output.chunks_exact_mut(dim).enumerate() {
+        let [b, h, _] = row_index(&inputs.problem, reference.rows[number]);
+        let head_kv = b * shape.heads_kv + h / (shape.heads_q / shape.heads_kv);
+        let first_key = head_kv * shape.seq_kv * dim;
+        let weight = (f64::from(logits[h]) - reference.lse[number]).exp();
+        for (d, value) in row_values.iter_mut().enumerate() {
+            *value += (weight * values[first_key + d]) as f32;
+        }
+    }
+}
+
+/// Puts the rows of the reference where they are in a whole output.
+fn spread(rows: &[f32], inputs: &Inputs, reference: &Reference) -> Vec<f32> {
+    let dim = inputs.problem.shape.head_dim;
+    let mut output = vec![0.0; inputs.q.len()];
+    for (row, values) in reference.rows.iter().zip(rows.chunks_exact(dim)) {
+        output[row * dim..(row + 1) * dim].copy_from_slice(values);
+    }
+    output
+}
+
+/// Returns whether gates C1 to C4 fail an output.
+pub fn is_killed(inputs: &Inputs, reference: &Reference, output: &[f32]) -> bool {
+    let evidence = Evidence {
+        problem: &inputs.problem,
+        family: None,
+        reference,
+        output,
+    };
+    numeric_gates(&evidence).1.iter().any(GateResult::is_fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::Family;
+    use crate::reference::reference;
+    use crate::tier0;
+
+    /// Returns each case of tier 0 with inputs and their reference.
+    fn references() -> Vec<(Inputs, Reference)> {
+        let referenced = tier0::served().into_iter().map(|case| {
+            let inputs = Inputs::generate(&case.problem, Family::Normal, 0);
+            let p = Probability::half(case.problem.dtype);
+            let exact = reference(&inputs, p).unwrap();
+            (inputs, exact)
+        });
+        referenced.collect()
+    }
+
+    #[test]
+    fn every_fault_is_killed_with_every_type_that_is_served() {
+        let cases = references();
+        for fault in ServedFault::ALL {
+            for dtype in [crate::problem::Dtype::F16, crate::problem::Dtype::Bf16] {
+                let is_caught = cases.iter().any(|(inputs, exact)| {
+                    inputs.problem.dtype == dtype
+                        && fault.applies_to(&inputs.problem)
+                        && is_killed(inputs, exact, &fault.output(inputs, exact))
+                });
+                assert!(is_caught, "{fault} with {dtype}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_right_is_not_killed() {
+        for (inputs, exact) in references() {
+            let output = spread(&exact.baseline, &inputs, &exact);
+            assert!(!is_killed(&inputs, &exact, &output), "{:?}", inputs.problem);
+        }
+    }
+}
