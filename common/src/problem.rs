@@ -301,6 +301,9 @@ named! {
         /// Few queries over many keys, which come from device memory: they are timed over more than
         /// the L2 cache holds.
         Decode = "Decode",
+        /// Sequences as they are served: of unequal lengths, packed or in pages, under windows, with
+        /// sinks.
+        Served = "As served",
         /// Shapes without a name.
         Other = "Other",
     }
@@ -319,7 +322,7 @@ pub struct NamedShape {
 
 /// The named shapes. Claims are stated on `mission`.
 pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
-    use Kind::{Decode, Everyday, Large, Small};
+    use Kind::{Decode, Everyday, Large, Served, Small};
     const BOTH: &[Mask] = &Mask::ALL;
     const FULL: &[Mask] = &[Mask::Full];
     const CAUSAL: &[Mask] = &[Mask::Causal];
@@ -358,6 +361,55 @@ pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
         named("decode_8k", Decode, FULL, "8x32:8x1:8192x128"),
         named("decode_128k", Decode, FULL, "1x32:8x1:131072x128"),
         named("verify", Decode, CAUSAL, "8x32:8x4:8192x128"),
+        named("gptoss_full", Served, CAUSAL, "1x64:8x4096x64+sinks"),
+        named(
+            "gptoss_window",
+            Served,
+            CAUSAL,
+            "1x64:8x4096x64+window=127:*+sinks",
+        ),
+        named(
+            "mistral_window",
+            Served,
+            CAUSAL,
+            "1x32:8x8192x128+window=4095:*",
+        ),
+        named(
+            "varlen_llm",
+            Served,
+            CAUSAL,
+            "32x32:8x4096x128+packed=tail:16:1",
+        ),
+        named(
+            "varlen_encoder",
+            Served,
+            FULL,
+            "64x12x512x64+packed=even:30:2",
+        ),
+        named(
+            "varlen_dit",
+            Served,
+            FULL,
+            "2x24x4608x128+packed=even:4300:3",
+        ),
+        named(
+            "paged_decode_16",
+            Served,
+            CAUSAL,
+            "64x32:8x1:8192x128+packed=even:100:4+page=16",
+        ),
+        named(
+            "paged_decode_64",
+            Served,
+            CAUSAL,
+            "64x32:8x1:8192x128+packed=even:100:4+page=64",
+        ),
+        named(
+            "mixed",
+            Served,
+            CAUSAL,
+            "32x32:8x512:4096x128+packed=mixed:64:5+page=64",
+        ),
     ]
 });
 
@@ -511,6 +563,7 @@ mod tests {
         for named in SHAPES.iter() {
             assert_eq!(parse_shape(named.name).unwrap(), named.shape);
             assert_eq!(named.shape.name(), named.name);
+            Problem::new(named.shape, Dtype::Bf16, named.masks[0]).unwrap();
         }
         for bad in ["", "1x8x512", "axbxcxd", "1x8x512x64x2"] {
             assert!(parse_shape(bad).is_err(), "{bad}");

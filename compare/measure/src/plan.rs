@@ -439,8 +439,10 @@ impl<'a> Cases<'a> {
             return false;
         }
         match self.variant {
-            Some((stage, variant)) => is_due(stage, variant, problem.dtype),
-            None => true,
+            Some((stage, variant)) => {
+                is_due(stage, variant, problem.dtype) && (problem.is_dense() || variant.serves)
+            }
+            None => problem.is_dense(),
         }
     }
 
@@ -483,10 +485,26 @@ impl<'a> Cases<'a> {
         }
     }
 
+    /// Adds T0's cases of sequences as they are served.
+    fn served(&mut self) {
+        for case in common::tier0::served() {
+            let is_of_every_schedule = case.schedules.len() > 1;
+            let mode = if self.is_of_every_shape() {
+                Mode::Both
+            } else if is_of_every_schedule {
+                Mode::TracedOnce
+            } else {
+                Mode::Plain
+            };
+            self.seeded(case.problem, case.family, 0, mode);
+        }
+    }
+
     /// Adds T1: T0, rings, and the claims' problem; where the emulator would take long for that,
     /// one that is like it.
     fn tier1(&mut self) {
         self.tier0();
+        self.served();
         self.rings();
         for dtype in Dtype::ALL {
             if self.is_left_to_default_variant(dtype) {

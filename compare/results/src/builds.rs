@@ -50,6 +50,7 @@ fn build(stage: &LoadedStage) -> StageMeta {
             variants.push(VariantMeta {
                 name: name.to_string(),
                 family: first.family.clone(),
+                serves: stage.attention.serves(first),
                 kernels: runnable.iter().map(|kernel| built(stage, kernel)).collect(),
             });
         }

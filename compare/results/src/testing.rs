@@ -117,6 +117,7 @@ fn variant(family: &str) -> VariantMeta {
     let name = format!("{family}-32x64");
     VariantMeta {
         family: family.to_string(),
+        serves: false,
         kernels: instances(&name, &DTYPES),
         name,
     }

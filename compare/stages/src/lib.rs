@@ -31,6 +31,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage11_spread::Spread,
     &stage12_decode::Decode,
     &stage13_persistent::Persistent,
+    &stage14_served::Served,
 ];
 
 /// The stages whose code the library has: those that `attention-ladder` links.

@@ -87,6 +87,8 @@ pub struct VariantMeta {
     pub name: String,
     /// `wmma-qk`.
     pub family: String,
+    /// Whether it takes sequences as they are served.
+    pub serves: bool,
     /// One instance per element type and head size, without those that the device refuses.
     pub kernels: Vec<KernelBuild>,
 }

@@ -429,6 +429,7 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
         let variant = |preset: &str| VariantMeta {
             name: format!("{family}-{}", preset.trim_end_matches('!')),
             family: family.into(),
+            serves: false,
             kernels: instances(
                 preset,
                 if preset.ends_with('!') {
