@@ -18,10 +18,10 @@ template <class Element_, int HEAD_DIM_>
 struct Served128x128 {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_;
-    static constexpr int CONSUMERS = 2;  // warpgroups that compute in turns, with 64 rows each; one more loads
-    static constexpr int BLOCK_N = 128;  // keys of a tile
+    static constexpr int CONSUMERS = 2; // warpgroups that compute in turns (ping-pong), with 64 rows each; one more loads
+    static constexpr int BLOCK_N = 128; // keys of a tile
     static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 3, V_SLOTS = HEAD_DIM == 64 ? 4 : 2; // of the rings
-    static constexpr int ROW_SLOTS = 2;  // tiles of rows: Q on its way or in use, O on its way out
+    static constexpr int ROW_SLOTS = 2; // tiles of rows: Q on its way or in use, O on its way out
     static constexpr int THREADS = (CONSUMERS + 1) * 128, WARPS = CONSUMERS * 4, BLOCK_M = WARPS * 16; // WARPS: that compute
     using RowTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;

@@ -29,7 +29,8 @@ struct Ring {
 };
 
 // Items, Q, and tiles of keys from the last, so that those on the diagonal come first. Rings run on from one item to the next. By a warp:
-// one lane says how many bytes will come, and each of several requests a box of them.
+// one lane says how many bytes will come, and each of several requests a box of them. Bytes may come before they are expected: a phase
+// does not end before the arrival that expects them.
 template <class Preset>
 __device__ __forceinline__ void load(const AttentionServed &served, typename Preset::Shared &smem) {
     constexpr int BLOCK_N = Preset::BLOCK_N;
@@ -41,11 +42,6 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
     auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
     auto k = attn::PipelineState<Preset::K_SLOTS>::first();
     auto v = attn::PipelineState<Preset::V_SLOTS>::first();
-    // Every lane that requests a box has waited until the slot is empty, and does so after the bytes are expected.
-    const auto expect = [&](attn::Mbarrier *barrier, int bytes) {
-        if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(barrier, bytes);
-        __syncwarp();
-    };
 #pragma unroll 1
     for (int round = 0;; ++round) {
         const Item item = schedule.find(served, index_of_round(round), lane);
@@ -58,7 +54,6 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
             if (has_keys) attn::mbarrier_arrive_expect_tx(full, Preset::RowTile::BYTES);
             else attn::mbarrier_arrive(full); // there is no key to ask for, or no item
         }
-        __syncwarp(); // the bytes are expected
         if (item.key_tiles == Item::NO_MORE) return;
         // Rows behind the sequence's end are a neighbour's or zero: nobody stores what becomes of them.
         if (has_keys && lane < Preset::WARPS) {
@@ -79,7 +74,7 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
                 }
             }
             const auto copy = [&](auto &to, const AttentionTensorMap &map, attn::Mbarrier *barrier) {
-                expect(barrier, Preset::KvTile::BYTES);
+                if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(barrier, Preset::KvTile::BYTES);
                 if (lane * box_rows < BLOCK_N) to.load(map, barrier, row, item.head_kv, batch, lane * box_rows);
             };
             // Every consumer has read the slot's tile before.

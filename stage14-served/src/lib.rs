@@ -11,8 +11,8 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Served;
 
-/// The problem whose sequences have the same length that serving comes closest to.
-const PREFILL: Where = Where::new("prefill_512", Dtype::Bf16, Mask::Causal);
+/// Prompts of unequal lengths, one after the other.
+const PREFILL: Where = Where::new("varlen_llm", Dtype::Bf16, Mask::Causal);
 
 /// The most query heads whose rows a tile of eight warps has, 16 for each warp.
 const MOST_HEADS_LOG: u32 = 3;
