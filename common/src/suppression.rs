@@ -380,7 +380,7 @@ impl<'a> FamilyOfKernels<'a> {
     }
 
     /// Makes the problems of an instance that takes sequences as they are served: packed ones,
-    /// one of them empty, and ones in pages.
+    /// one of them empty, ones in pages, and short ones of which many have no key.
     fn served_cases(&self, variants: &[&str]) -> Vec<Case<'a>> {
         let mut cases = Vec::new();
         for kernel in &self.stage.kernels {
@@ -388,13 +388,22 @@ impl<'a> FamilyOfKernels<'a> {
             if !is_searched || !self.stage.attention.serves(kernel) {
                 continue;
             }
-            for serving in [PACKED, PAGED] {
-                let (dense, mask) = ring(kernel, kernel.block_m + 1, TILES / 2);
-                let shape = Shape {
-                    batch: 4,
-                    serving,
-                    ..dense
-                };
+            let (dense, mask) = ring(kernel, kernel.block_m + 1, TILES / 2);
+            let served = |serving| Shape {
+                batch: 4,
+                serving,
+                ..dense
+            };
+            // Every second sequence has no key: between such items is nothing but their stores.
+            let keys_of_few = Shape {
+                batch: 16,
+                heads_q: 2,
+                heads_kv: 2,
+                seq_q: 20,
+                seq_kv: 1,
+                ..served(PACKED)
+            };
+            for shape in [served(PACKED), served(PAGED), keys_of_few] {
                 let family = Distribution::Normal;
                 cases.extend(Case::new(self.stage, kernel, shape, mask, family));
             }
