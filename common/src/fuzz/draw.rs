@@ -6,7 +6,7 @@ use crate::image::GAP_ROWS;
 use crate::inputs::Family;
 use crate::placement::{DIMENSIONS, Order, Placement, STRIDE_ALIGN};
 use crate::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
-use crate::serving::Serving;
+use crate::serving::{Draw, Lengths, Serving, Spread, Window};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -60,6 +60,31 @@ pub fn draw(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
     case.placements = random.placements(&case.problem);
     case
 }
+
+/// Draws a case of sequences as they are served, three times in four; it is otherwise that of
+/// [`draw`].
+pub fn draw_served(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
+    let mut case = draw(seed, index, dtypes);
+    let mut random = Random::new(seed ^ SERVED, index);
+    if random.is_one_in(4) {
+        return case;
+    }
+    let family = case.family;
+    case.problem.shape.serving = random.serving(&case.problem.shape, family);
+    if case.problem.dtype == Dtype::E4m3 {
+        case.problem.shape.serving = Serving::DENSE;
+    }
+    case
+}
+
+/// Sets the numbers of [`draw_served`] apart from those of [`draw`].
+const SERVED: u64 = 0x5e7_5e7;
+/// The rows of pages.
+const PAGES: [u16; 5] = [16, 32, 64, 128, 256];
+/// The bounds of scaled scores.
+const CAPS: [u16; 4] = [1, 15, 30, 50];
+/// The seeds of lengths.
+const LENGTH_SEEDS: u64 = 100;
 
 struct Random(ChaCha8Rng);
 
@@ -120,6 +145,42 @@ impl Random {
             _ => most.powf(self.share()) as usize,
         };
         length.clamp(1, most as usize)
+    }
+
+    /// Returns lengths, a window, sinks, a cap and pages, each in part of the cases.
+    fn serving(&mut self, shape: &Shape, family: Family) -> Serving {
+        let lengths_draw = Draw {
+            spread: self.one_of(&Spread::ALL),
+            least: self.one_of(&[0, 0, 1, 20]),
+            seed: self.below(LENGTH_SEEDS) as u8,
+        };
+        let lengths = match self.below(4) {
+            0 => Lengths::Equal,
+            1 => Lengths::Used(lengths_draw),
+            _ => Lengths::Packed(lengths_draw),
+        };
+        let window = Window {
+            left: self.bound(shape),
+            right: self.bound(shape),
+        };
+        // A cap of scores that are all far beyond it leaves nothing to tell them apart.
+        let is_capped = self.is_one_in(4) && !LARGE_LOGITS.contains(&family);
+        Serving {
+            lengths,
+            window,
+            sinks: self.is_one_in(3),
+            softcap: is_capped.then(|| self.one_of(&CAPS)),
+            page_rows: self.is_one_in(3).then(|| self.one_of(&PAGES)),
+        }
+    }
+
+    /// Returns one side of a window: often none, else up to the longer sequence.
+    fn bound(&mut self, shape: &Shape) -> Option<u32> {
+        if !self.is_one_in(3) {
+            return None;
+        }
+        let longest = shape.seq_q.max(shape.seq_kv) as f64;
+        Some(longest.powf(self.share()) as u32 - 1)
     }
 
     /// Returns a softmax scale. Every other one is the default, which families with

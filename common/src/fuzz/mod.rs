@@ -6,7 +6,7 @@ mod shrink;
 #[cfg(test)]
 mod tests;
 
-pub use draw::draw;
+pub use draw::{draw, draw_served};
 pub use shrink::{Answer, Shrunk, shrink};
 
 use crate::check::{self, Checked, NoOutput, StagedInputs, Target};

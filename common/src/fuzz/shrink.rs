@@ -5,6 +5,7 @@ use crate::image::BASE_ALIGN;
 use crate::inputs::Family;
 use crate::placement::{DIMENSIONS, Order, Placement, STRIDE_ALIGN};
 use crate::problem::{Dtype, HEAD_DIMS, Mask, Shape};
+use crate::serving::{Lengths, Serving, Window};
 
 /// The end of a search for a smaller case.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,8 +30,9 @@ pub enum Answer {
 type Dimension = fn(&Case) -> Vec<Case>;
 
 /// The dimensions in which cases become smaller; those that make them cheapest to run come first.
-const STEPS: [Dimension; 12] = [
-    batch, heads, groups, lengths, queries, keys, layouts, gaps, head_dim, values, options, dtype,
+const STEPS: [Dimension; 13] = [
+    serving, batch, heads, groups, lengths, queries, keys, layouts, gaps, head_dim, values,
+    options, dtype,
 ];
 
 /// Takes the first smaller case that fails, dimension by dimension, until no dimension has one.
@@ -100,6 +102,42 @@ fn with_less(case: &Case, n: usize, change: impl Fn(&mut Shape, usize)) -> Vec<C
         smaller.push(with_shape(case, shape));
     }
     smaller
+}
+
+/// Returns cases without one of the properties of sequences as they are served.
+fn serving(case: &Case) -> Vec<Case> {
+    let with = case.problem.shape.serving;
+    let without = [
+        Serving::DENSE,
+        Serving {
+            page_rows: None,
+            ..with
+        },
+        Serving {
+            lengths: Lengths::Equal,
+            ..with
+        },
+        Serving {
+            window: Window::default(),
+            ..with
+        },
+        Serving {
+            sinks: false,
+            ..with
+        },
+        Serving {
+            softcap: None,
+            ..with
+        },
+    ];
+    let simpler = without.map(|serving| {
+        let shape = Shape {
+            serving,
+            ..case.problem.shape
+        };
+        with_shape(case, shape)
+    });
+    others(case, simpler)
 }
 
 fn batch(case: &Case) -> Vec<Case> {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::placement::{DIMENSIONS, Order, STRIDE_ALIGN};
 use crate::problem::HEAD_DIMS;
+use crate::serving::{Lengths, Serving, Window};
 
 const SEED: u64 = 20_261_128;
 
@@ -369,4 +370,46 @@ fn shrinking_ends_when_it_is_stopped_or_has_no_tries_left() {
     let exhausted = shrink(first, 3, |_| Answer::Fails);
     assert_eq!((exhausted.tries, exhausted.is_smallest), (3, false));
     assert_ne!(exhausted.case, first);
+}
+
+#[test]
+fn served_cases_have_every_property_and_are_read_back() {
+    let cases: Vec<Case> = (0..400)
+        .map(|index| draw_served(SEED, index, &[Dtype::F16]))
+        .collect();
+    let count = |is: fn(&Serving) -> bool| {
+        let servings = cases.iter().map(|case| &case.problem.shape.serving);
+        servings.filter(|serving| is(serving)).count()
+    };
+    assert!(count(Serving::is_dense) > 40);
+    assert!(count(|serving| matches!(serving.lengths, Lengths::Packed(_))) > 60);
+    assert!(count(|serving| matches!(serving.lengths, Lengths::Used(_))) > 30);
+    assert!(count(|serving| serving.window != Window::default()) > 60);
+    assert!(count(|serving| serving.sinks) > 40);
+    assert!(count(|serving| serving.softcap.is_some()) > 20);
+    assert!(count(|serving| serving.page_rows.is_some()) > 40);
+    for case in &cases {
+        assert_eq!(case.to_string().parse::<Case>().unwrap(), *case);
+    }
+}
+
+#[test]
+fn a_fault_of_pages_is_shrunk_to_pages_alone() {
+    let drawn = (0..1000)
+        .map(|index| draw_served(SEED, index, &[Dtype::F16]))
+        .find(|case| {
+            let serving = case.problem.shape.serving;
+            serving.page_rows.is_some() && serving.sinks && serving.window.left.is_some()
+        });
+    let shrunk = shrink(drawn.unwrap(), 1000, |case| {
+        match case.problem.shape.serving.page_rows {
+            Some(_) => Answer::Fails,
+            None => Answer::Passes,
+        }
+    });
+    let rows = shrunk.case.problem.shape.serving.page_rows.unwrap();
+    assert_eq!(
+        shrunk.case.problem.shape.to_string(),
+        format!("1x1x1x64+page={rows}")
+    );
 }

@@ -194,6 +194,7 @@ fn contender((stage, variant): &Picked<'_>, dtypes: &[Dtype]) -> Contender {
     Contender {
         subject: stage.subject(&variant.name),
         dtypes: or_all(&taken, dtypes).to_vec(),
+        serves: variant.serves,
     }
 }
 

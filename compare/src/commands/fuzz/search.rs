@@ -110,6 +110,8 @@ pub trait Reporter {
 pub struct Contender {
     pub subject: Subject,
     pub dtypes: Vec<Dtype>,
+    /// Whether it takes sequences as they are served.
+    pub serves: bool,
 }
 
 /// A search for cases that fail.
@@ -193,7 +195,11 @@ impl Search {
         let contender = &self.contenders[self.contender(index)];
         Trial {
             subject: contender.subject.clone(),
-            case: fuzz::draw(self.seed, index, &contender.dtypes),
+            case: if contender.serves {
+                fuzz::draw_served(self.seed, index, &contender.dtypes)
+            } else {
+                fuzz::draw(self.seed, index, &contender.dtypes)
+            },
         }
     }
 

@@ -92,6 +92,7 @@ fn contender(subject: &str) -> Contender {
     Contender {
         subject: subject.into(),
         dtypes: Dtype::ALL.to_vec(),
+        serves: false,
     }
 }
 
