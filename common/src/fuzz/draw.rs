@@ -163,12 +163,15 @@ impl Random {
             left: self.bound(shape),
             right: self.bound(shape),
         };
-        // A cap of scores that are all far beyond it leaves nothing to tell them apart.
-        let is_capped = self.is_one_in(4) && !LARGE_LOGITS.contains(&family);
+        // Scores that are all far beyond a cap are the same, and far below a sink they vanish: f32
+        // holds no weight below 2^-126, where outputs in bf16 still have bits.
+        let is_large = LARGE_LOGITS.contains(&family);
+        let is_capped = self.is_one_in(4) && !is_large;
+        let has_sinks = self.is_one_in(3) && !is_large;
         Serving {
             lengths,
             window,
-            sinks: self.is_one_in(3),
+            sinks: has_sinks,
             softcap: is_capped.then(|| self.one_of(&CAPS)),
             page_rows: self.is_one_in(3).then(|| self.one_of(&PAGES)),
         }
