@@ -6,6 +6,7 @@ use super::cells::{measured_ratio, or_empty, ratio_cell};
 use super::words::standing;
 use super::{ladder, metrics};
 use common::metric::Metric;
+use common::problem::Dtype;
 use document::markdown::markdown;
 use document::{Block, Cell, Table, TableRow, row};
 use results::judge::claims::Claimed;
@@ -158,10 +159,23 @@ fn all_measured(reports: &[Report<'_>], main: &Report<'_>, stage: &StageMeta) ->
     blocks
 }
 
-/// Whether the claim is over another family, in the stage's first element type.
+/// Returns whether the claim is over another family, in the element type of most such claims of
+/// the stage, the first of several.
 fn is_own_gain(stage: &StageMeta, claimed: &Claimed) -> bool {
-    matches!(claimed.claim.relation, Relation::Faster { .. })
-        && claimed.claim.place.dtype == stage.first_dtype()
+    let gains_with = |dtype: Dtype| {
+        let claims = stage.claims.iter();
+        let gains = claims.filter(|claim| is_gain(&claim.relation) && claim.place.dtype == dtype);
+        gains.count()
+    };
+    let shown = Dtype::ALL
+        .into_iter()
+        .rev()
+        .max_by_key(|dtype| gains_with(*dtype));
+    is_gain(&claimed.claim.relation) && Some(claimed.claim.place.dtype) == shown
+}
+
+fn is_gain(relation: &Relation) -> bool {
+    matches!(relation, Relation::Faster { .. })
 }
 
 /// Returns lines of a source file, without those that only `compare explain` needs.
