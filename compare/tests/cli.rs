@@ -877,6 +877,20 @@ fn a_second_run_is_told_by_the_first_that_the_gates_can_fail() {
     assert!(!third.contains(passed_before), "{third}");
 }
 
+#[test]
+fn explain_refuses_sequences_as_they_are_served() {
+    let case = "1x2x300x64+window=20:* f16 causal normal:0";
+    let explain = compare(&["explain", "--stage", "14", "--problem", case]);
+    expect(
+        explain,
+        2,
+        &[
+            "1x2x300x64+window=20:* is not in dense tensors",
+            "fuzz --case",
+        ],
+    );
+}
+
 /// Explains a row of real tensors, with this exit code and these words.
 #[track_caller]
 fn expect_explained(row: &str, code: i32, words: &[&str]) {

@@ -70,9 +70,12 @@ impl Case {
         work(&self.problem.shape) <= SMALL_WORK
     }
 
-    /// Returns whether extents, types, mask and inputs describe all of it.
+    /// Returns whether extents, types, mask and inputs describe all of it, in dense tensors: then
+    /// `explain` takes it.
     pub fn is_plain(&self) -> bool {
-        self.placements == [Placement::PACKED; 4] && self.with_default_scale() == *self
+        self.problem.is_dense()
+            && self.placements == [Placement::PACKED; 4]
+            && self.with_default_scale() == *self
     }
 
     /// Returns the case with the problem's default scale.

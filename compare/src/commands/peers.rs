@@ -78,6 +78,7 @@ pub struct PeersArgs {
 /// Completes a run. Fails if a claim against a peer does without a negative; is undecided if one is
 /// AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
+    choose::refuse_served(&args.problems)?;
     let Measured { open_run, items } = measure(args)?;
     let view = View::alone(&open_run.run);
     let concluded = open_run.conclude(Section::Peers, is_over_peer)?;

@@ -305,8 +305,8 @@ fn what_the_sources_no_longer_declare_goes() {
 #[test]
 fn rows_of_an_element_type_that_a_variant_no_longer_has_go() {
     let (mut stages, mut table) = view("timed; + scalar | mission e4m3 full | gpu | p50 9");
-    let rows_of = |table: &Table, dtype| {
-        let rows = table.rows();
+    let rows_of = |merged: &Table, dtype| {
+        let rows = merged.rows();
         rows.filter(|row| row.kind.dtype() == Some(dtype)).count()
     };
     table.prune(&stages);

@@ -3,7 +3,7 @@ use super::*;
 use crate::commands::cli::Cli;
 use clap::Parser;
 use common::format::Format;
-use common::problem::{Dtype, Mask, Problem, Shape};
+use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
 use common::timing::sustained::{Load, Sustained};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, GateResult, Verdict};
@@ -998,6 +998,22 @@ fn every_named_problem_is_chosen() {
     let decode = 4 * 2;
     let expected = small_and_large + everyday + decode;
     assert_eq!(chosen(&ladder(), &[]).len(), expected);
+}
+
+#[test]
+fn shapes_as_they_are_served_are_refused_by_name() {
+    let problems = Problems {
+        shapes: vec![
+            parse_shape("mission").unwrap(),
+            parse_shape("varlen_llm").unwrap(),
+        ],
+        ..Problems::default()
+    };
+    let error = choose::refuse_served(&problems).unwrap_err().to_string();
+    assert!(
+        error.contains("varlen_llm") && !error.contains("mission"),
+        "{error}"
+    );
 }
 
 #[test]
