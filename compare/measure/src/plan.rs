@@ -823,6 +823,11 @@ pub fn plan(
 
 /// Returns the reason why no case is left to run.
 fn why_nothing(all: &[StageMeta], request: &Request, picked: &[Picked<'_>]) -> SelectError {
+    let mut shapes = request.cases.problems.shapes.iter();
+    let serves = picked.iter().any(|(_, variant)| variant.serves);
+    if let Some(shape) = shapes.find(|shape| !shape.serving.is_dense() && !serves) {
+        return none_serves(all, shape);
+    }
     let dtypes = or_all(&request.cases.problems.dtypes, &Dtype::ALL);
     let has_dtype = picked
         .iter()
@@ -847,6 +852,19 @@ fn why_nothing(all: &[StageMeta], request: &Request, picked: &[Picked<'_>]) -> S
     let names = joined(dtypes.iter().map(|dtype| dtype.name()), " or ");
     SelectError(format!(
         "no case is left to run: no chosen stage has {names}"
+    ))
+}
+
+/// Returns the refusal of a shape that no chosen variant takes, and the stages that do.
+fn none_serves(all: &[StageMeta], shape: &Shape) -> SelectError {
+    let serving = all
+        .iter()
+        .filter(|stage| stage.variants.iter().any(|variant| variant.serves));
+    SelectError(format!(
+        "no case is left to run: the chosen stages take dense tensors alone, not {}; --stages {} \
+         takes it",
+        shape.name(),
+        joined(serving.map(|stage| stage.id.as_str()), " or ")
     ))
 }
 

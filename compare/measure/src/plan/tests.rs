@@ -694,6 +694,44 @@ fn refusal(stages: &[StageMeta], request: &Request) -> String {
 }
 
 #[test]
+fn a_served_shape_is_refused_where_no_chosen_stage_takes_it() {
+    let mut stages = ladder();
+    stages[1].variants[0].serves = true;
+    let served = request().shapes(["varlen_llm"]);
+    let of_first = Request {
+        chosen: Chosen {
+            stages: vec![stages[0].id.clone()],
+            ..Chosen::default()
+        },
+        ..served
+    };
+    assert_eq!(
+        refusal(&stages, &of_first),
+        format!(
+            "no case is left to run: the chosen stages take dense tensors alone, not varlen_llm; \
+             --stages {} takes it",
+            stages[1].id
+        )
+    );
+}
+
+#[test]
+fn served_cases_are_those_of_variants_that_take_them() {
+    let mut stages = ladder();
+    let has_served = |built: &[StageMeta]| {
+        let planned = plan(built, &request(), Emulated).unwrap();
+        planned.cases.iter().any(|case| !case.problem.is_dense())
+    };
+    assert!(!has_served(&stages));
+    stages[1].variants[0].serves = true;
+    assert!(has_served(&stages));
+    let subject = stages[1].subject(&stages[1].variants[0].name);
+    let planned = plan(&stages, &request(), Emulated).unwrap();
+    let mut served = planned.cases.iter().filter(|case| !case.problem.is_dense());
+    assert!(served.all(|case| case.subject == subject));
+}
+
+#[test]
 fn a_plan_without_cases_is_an_error() {
     let no_case = request().families([Family::ZeroHead]).dtypes([F16]);
     assert_eq!(
