@@ -2,7 +2,8 @@
 //! queries and keys, one after the other in one tensor, padded or in pages, under windows, with
 //! sinks and capped scores.
 
-use common::claim::Where;
+use common::claim::{Base, Claim, Relation, Where};
+use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem};
 use common::stage::{Artifacts, Attention, Kernel, Role, StageInfo};
 
@@ -12,7 +13,15 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct Served;
 
 /// Prompts of unequal lengths, one after the other.
-const PREFILL: Where = Where::new("varlen_llm", Dtype::Bf16, Mask::Causal);
+const PROMPTS: Where = Where::new("varlen_llm", Dtype::Bf16, Mask::Causal);
+
+/// The same tiles of rows, of dense tensors alone.
+const PACKED: Base = Base {
+    stage: "stage13-persistent",
+    family: "packed",
+};
+
+const MISSION: &[Where] = &[Where::new("mission", Dtype::F16, Mask::Full)];
 
 /// The most query heads whose rows a tile of eight warps has, 16 for each warp.
 const MOST_HEADS_LOG: u32 = 3;
@@ -27,10 +36,16 @@ const INFO: StageInfo = StageInfo {
     predecessor: Some("stage13-persistent"),
     role: Role::Branch {
         purpose: "as served",
-        problem: PREFILL,
+        problem: PROMPTS,
     },
     default_variant: "served-128x128",
-    claims: &[],
+    claims: &[Claim {
+        family: "served",
+        metrics: &[Metric::TensorMacs],
+        relation: Relation::equal_to(PACKED),
+        problems: MISSION,
+        why: "the same tiles of rows and keys where sequences are equal",
+    }],
     redundant: &[],
 };
 
