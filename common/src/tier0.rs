@@ -129,9 +129,9 @@ pub fn served() -> Vec<Case> {
         ),
         ("2x2:1x5:300x64+page=256", Mask::Full),
     ] {
-        let of = |dtype, schedules| case(extents, dtype, mask, Family::Normal, schedules);
-        cases.push(of(Dtype::F16, &SCHEDULES[..]));
-        cases.push(of(Dtype::Bf16, ONCE));
+        let served_case = |dtype, schedules| case(extents, dtype, mask, Family::Normal, schedules);
+        cases.push(served_case(Dtype::F16, &SCHEDULES[..]));
+        cases.push(served_case(Dtype::Bf16, ONCE));
     }
     cases
 }

@@ -5,7 +5,7 @@ use crate::gate::{Evidence, numeric_gates};
 use crate::inputs::{Inputs, Operand};
 use crate::problem::{Problem, Shape};
 use crate::reference::{Probability, Reference, attend_baseline_of, row_index};
-use crate::serving::{Lengths, Sequence, Window, sinks};
+use crate::serving::{Lengths, Sequence, Serving, sinks};
 use crate::verdict::GateResult;
 
 named! {
@@ -64,68 +64,81 @@ impl ServedFault {
 
     /// Computes an output `[batch, heads_q, seq_q, head_dim]`, dense, of a kernel with the fault.
     pub fn output(self, inputs: &Inputs, reference: &Reference) -> Vec<f32> {
-        let mut broken = inputs.clone();
-        let shape = inputs.problem.shape;
-        let mut sequences = shape.sequences();
-        let mut logits = sinks(&shape);
-        let serving = &mut broken.problem.shape.serving;
-        let window = serving.window;
-        let more = |bound: Option<u32>, keys: i64| {
-            bound.map(|most| (i64::from(most) + keys).max(0) as u32)
+        let mut broken = Broken {
+            inputs: inputs.clone(),
+            sequences: inputs.problem.shape.sequences(),
+            sinks: sinks(&inputs.problem.shape),
         };
-        match self {
-            ServedFault::WindowWiderLeft => {
-                serving.window = Window {
-                    left: more(window.left, 1),
-                    ..window
-                };
-            }
-            ServedFault::WindowNarrowerLeft => {
-                serving.window = Window {
-                    left: more(window.left, -1),
-                    ..window
-                };
-            }
-            ServedFault::WindowWiderRight => {
-                serving.window = Window {
-                    right: more(window.right, 1),
-                    ..window
-                };
-            }
-            ServedFault::SinkIgnored => logits.clear(),
-            ServedFault::SinkOfNextHead => logits.rotate_left(1),
-            ServedFault::SoftcapIgnored => serving.softcap = None,
-            ServedFault::LengthOfNextSequence => exchange_keys(&mut sequences),
-            ServedFault::LastKeyMissing => {
-                for sequence in &mut sequences {
-                    sequence.keys = sequence.keys.saturating_sub(1);
-                }
-            }
-            ServedFault::NextPage | ServedFault::NextRowOfPage => {
-                let page_rows = serving.page_rows.map_or(1, usize::from);
-                let step = if self == ServedFault::NextPage {
-                    page_rows
-                } else {
-                    1
-                };
-                for operand in [&mut broken.k, &mut broken.v] {
-                    rotate_rows(operand, &sequences, |sequence| sequence.keys, step);
-                }
-            }
-            ServedFault::StartOneOff => {
-                rotate_rows(&mut broken.q, &sequences, |sequence| sequence.queries, 1);
-            }
-            ServedFault::SinkHasValue => {}
-        }
-        let p = Probability::half(inputs.problem.dtype);
-        let attended = attend_baseline_of(&sequences, &logits, &broken, &reference.rows, p);
-        let mut computed = attended.output;
+        broken.plant(self);
+        let mut computed = broken.output(reference);
         if self == ServedFault::SinkHasValue {
             add_values_of_sinks(&mut computed, inputs, reference);
         }
         inputs.problem.dtype.output().round_all(&mut computed);
         spread(&computed, inputs, reference)
     }
+}
+
+/// The inputs that a kernel with a fault takes for those that it was given.
+struct Broken {
+    inputs: Inputs,
+    sequences: Vec<Sequence>,
+    sinks: Vec<f32>,
+}
+
+impl Broken {
+    fn plant(&mut self, fault: ServedFault) {
+        let Serving {
+            window, page_rows, ..
+        } = self.inputs.problem.shape.serving;
+        match fault {
+            ServedFault::WindowWiderLeft => self.serving().window.left = moved(window.left, 1),
+            ServedFault::WindowNarrowerLeft => self.serving().window.left = moved(window.left, -1),
+            ServedFault::WindowWiderRight => self.serving().window.right = moved(window.right, 1),
+            ServedFault::SinkIgnored => self.sinks.clear(),
+            ServedFault::SinkOfNextHead => self.sinks.rotate_left(1),
+            ServedFault::SoftcapIgnored => self.serving().softcap = None,
+            ServedFault::LengthOfNextSequence => exchange_keys(&mut self.sequences),
+            ServedFault::LastKeyMissing => {
+                for sequence in &mut self.sequences {
+                    sequence.keys = sequence.keys.saturating_sub(1);
+                }
+            }
+            ServedFault::NextPage => self.rotate_keys(page_rows.map_or(1, usize::from)),
+            ServedFault::NextRowOfPage => self.rotate_keys(1),
+            ServedFault::StartOneOff => {
+                let queries = |sequence: &Sequence| sequence.queries;
+                rotate_rows(&mut self.inputs.q, &self.sequences, queries, 1);
+            }
+            ServedFault::SinkHasValue => {}
+        }
+    }
+
+    fn serving(&mut self) -> &mut Serving {
+        &mut self.inputs.problem.shape.serving
+    }
+
+    fn rotate_keys(&mut self, step: usize) {
+        for operand in [&mut self.inputs.k, &mut self.inputs.v] {
+            rotate_rows(operand, &self.sequences, |sequence| sequence.keys, step);
+        }
+    }
+
+    /// Computes the rows of the reference, before their last rounding.
+    fn output(&self, reference: &Reference) -> Vec<f32> {
+        let p = Probability::half(self.inputs.problem.dtype);
+        let Self {
+            inputs,
+            sequences,
+            sinks,
+        } = self;
+        attend_baseline_of(sequences, sinks, inputs, &reference.rows, p).output
+    }
+}
+
+/// Returns a side of a window that is `keys` wider.
+fn moved(bound: Option<u32>, keys: i32) -> Option<u32> {
+    bound.map(|most| most.saturating_add_signed(keys))
 }
 
 /// Gives each sequence the number of keys of the next one.

@@ -106,28 +106,28 @@ fn with_less(case: &Case, n: usize, change: impl Fn(&mut Shape, usize)) -> Vec<C
 
 /// Returns cases without one of the properties of sequences as they are served.
 fn serving(case: &Case) -> Vec<Case> {
-    let with = case.problem.shape.serving;
+    let whole = case.problem.shape.serving;
     let without = [
         Serving::DENSE,
         Serving {
             page_rows: None,
-            ..with
+            ..whole
         },
         Serving {
             lengths: Lengths::Equal,
-            ..with
+            ..whole
         },
         Serving {
             window: Window::default(),
-            ..with
+            ..whole
         },
         Serving {
             sinks: false,
-            ..with
+            ..whole
         },
         Serving {
             softcap: None,
-            ..with
+            ..whole
         },
     ];
     let simpler = without.map(|serving| {
