@@ -110,6 +110,80 @@ typedef struct AttentionLadderCall {
   int32_t flags;
 } AttentionLadderCall;
 
+// One attention forward call on sequences, each with lengths of its own, which lie on the GPU: no
+// host reads them, so that a graph of launches stays valid while they change. Fill it with zeros
+// first, then set window_left and window_right, to -1 for none; later versions add fields at the
+// end, where 0 means what this version does. On GPUs of compute capability 9.0 alone.
+typedef struct AttentionLadderVarlenCall {
+  // With cu_seqlens_q [1, heads_q, total_q, head_dim], the sequences one after the other; else
+  // [batch, heads_q, max_seqlen_q, head_dim]. Scales of q, k and v are null.
+  struct AttentionLadderTensor q;
+  // With cu_seqlens_k [1, heads_kv, total_k, head_dim]; with block_table
+  // [pages, heads_kv, page_size, head_dim]; else [batch, heads_kv, max_seqlen_k, head_dim].
+  struct AttentionLadderTensor k;
+  // Like k. Rows behind a sequence's keys may hold anything.
+  struct AttentionLadderTensor v;
+  // Like q, of its type, in memory of its own: one that overlaps another array or tensor, or
+  // itself, is refused. Rows of no sequence are not written.
+  struct AttentionLadderTensor o;
+  // With cu_seqlens_q [heads_q, total_q], else [batch, heads_q, max_seqlen_q], dense, on the
+  // GPU: see AttentionLadderCall. Sinks are counted. Null: not wanted.
+  float *lse;
+  // [batch + 1] on the GPU, ascending from 0 to at most total_q: the first row of each sequence
+  // of q and o, and the end of the last. Null: each has the max_seqlen_q rows of its batch.
+  const int32_t *cu_seqlens_q;
+  // [batch + 1] on the GPU, likewise of k and v. Null: they are padded, or in pages.
+  const int32_t *cu_seqlens_k;
+  // [batch] on the GPU: the keys of each sequence, the first of those that it has. Null: all,
+  // which are max_seqlen_k where k and v are padded or in pages.
+  const int32_t *seqused_k;
+  // [batch, block_table_stride] on the GPU: key j of sequence b is row j % page_size of page
+  // block_table[b, j / page_size]. Entries behind the last key are not read. Null: no pages.
+  const int32_t *block_table;
+  // [heads_q] on the GPU: a logit that takes weight from every row of the head, and has no
+  // value. Null: none.
+  const float *sinks;
+  // ATTENTION_LADDER_F16 or ATTENTION_LADDER_BF16.
+  int32_t dtype;
+  // ATTENTION_LADDER_FULL, or ATTENTION_LADDER_CAUSAL: a window_right of 0. Aligned to the ends
+  // of each sequence's queries and keys.
+  int32_t mask;
+  // Number of sequences, at most 65,535; at least 1, like all extents.
+  int32_t batch;
+  // Number of query heads, at most 65,535.
+  int32_t heads_q;
+  // Key and value heads; divides heads_q: query head h reads key head h / (heads_q / heads_kv).
+  int32_t heads_kv;
+  // Queries of the longest sequence, at most 2^24; results are right if it is exceeded by
+  // sequences of cu_seqlens_q, and late.
+  int32_t max_seqlen_q;
+  // Keys of the longest sequence, at most 2^24.
+  int32_t max_seqlen_k;
+  // 64 or 128.
+  int32_t head_dim;
+  // Rows of q and o; read with cu_seqlens_q alone.
+  int32_t total_q;
+  // Rows of k and v; read with cu_seqlens_k alone.
+  int32_t total_k;
+  // Pages of k and v; read with block_table alone, like the next two.
+  int32_t pages;
+  // Rows of a page: a power of two from 16 to 32,768.
+  int32_t page_size;
+  // Entries of block_table from sequence to sequence.
+  int32_t block_table_stride;
+  // Keys before a query's own that it sees; -1: all. Query i of a sequence stands at key
+  // i + keys - queries.
+  int32_t window_left;
+  // Keys behind a query's own that it sees; -1: all.
+  int32_t window_right;
+  // Scaled scores s become softcap * tanh(s / softcap); 0: they stay.
+  float softcap;
+  // Multiplies Q.K before the softmax; 0 means 1 / sqrt(head_dim).
+  float softmax_scale;
+  // 0.
+  int32_t flags;
+} AttentionLadderVarlenCall;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -155,6 +229,24 @@ int32_t attention_ladder_launch(const struct AttentionLadderCall *call,
                                 int32_t device,
                                 void *workspace,
                                 size_t workspace_bytes,
+                                void *stream);
+
+// Returns ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver, else
+// the reason, and loads its kernel: see attention_ladder_query. Addresses may be null.
+//
+// # Safety
+// `call` is null, or points to a call.
+int32_t attention_ladder_varlen_query(const struct AttentionLadderVarlenCall *call, int32_t device);
+
+// Enqueues one launch of `call` on `stream`, like attention_ladder_launch: in the same context,
+// without an allocation, a wait or a workspace.
+//
+// # Safety
+// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay
+// within, until the launch has finished, and that the context can access; so do the lengths and
+// pages that its arrays hold. `stream` is a stream of that GPU, which lives.
+int32_t attention_ladder_varlen(const struct AttentionLadderVarlenCall *call,
+                                int32_t device,
                                 void *stream);
 
 // Returns why the last failed call on this thread failed, as a sentence; empty if none has. Valid

@@ -7,11 +7,15 @@ use common::image::STRIDE_ALIGN;
 use common::params::AttentionTensor;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::serving::Serving;
+use std::ffi::c_void;
 
 /// The size of an element of O, f16 or bf16.
-const OUTPUT_BYTES: usize = 2;
+pub(crate) const OUTPUT_BYTES: usize = 2;
 
-fn invalid(message: String) -> Failure {
+/// The size of an element of an [`Array`], which is its alignment.
+const ARRAY_ELEMENT_BYTES: usize = 4;
+
+pub(crate) fn invalid(message: String) -> Failure {
     Failure::new(Code::Invalid, message)
 }
 
@@ -55,11 +59,7 @@ impl Checked {
 
     /// Refuses a launch that lacks an address.
     pub(crate) fn addresses(&self) -> Result<(), Failure> {
-        for (name, tensor) in ["q", "k", "v", "o"].into_iter().zip(&self.tensors) {
-            if tensor.data.is_null() {
-                return Err(invalid(format!("the address of {name} is null")));
-            }
-        }
+        refuse_null(&self.tensors)?;
         let dtype = self.problem.dtype;
         let is_scaled = dtype == Dtype::E4m3;
         for (name, tensor) in ["q", "k", "v"].into_iter().zip(&self.tensors) {
@@ -77,8 +77,28 @@ impl Checked {
     }
 }
 
-fn unsupported(message: String) -> Failure {
+/// Refuses Q, K, V and O without an address.
+pub(crate) fn refuse_null(tensors: &[AttentionTensor; 4]) -> Result<(), Failure> {
+    for (name, tensor) in ["q", "k", "v", "o"].into_iter().zip(tensors) {
+        if tensor.data.is_null() {
+            return Err(invalid(format!("the address of {name} is null")));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn unsupported(message: String) -> Failure {
     Failure::new(Code::Unsupported, message)
+}
+
+pub(crate) fn mask(number: i32) -> Result<Mask, Failure> {
+    match number {
+        crate::ATTENTION_LADDER_FULL => Ok(Mask::Full),
+        crate::ATTENTION_LADDER_CAUSAL => Ok(Mask::Causal),
+        other => Err(unsupported(format!(
+            "mask {other} is not supported: ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL"
+        ))),
+    }
 }
 
 fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
@@ -92,15 +112,7 @@ fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
             )));
         }
     };
-    let mask = match call.mask {
-        crate::ATTENTION_LADDER_FULL => Mask::Full,
-        crate::ATTENTION_LADDER_CAUSAL => Mask::Causal,
-        other => {
-            return Err(unsupported(format!(
-                "mask {other} is not supported: ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL"
-            )));
-        }
-    };
+    let mask = mask(call.mask)?;
     if call.flags & !crate::ATTENTION_LADDER_BATCH_INVARIANT != 0 {
         return Err(unsupported(format!(
             "flags {} are not supported: 0 or ATTENTION_LADDER_BATCH_INVARIANT; \
@@ -132,76 +144,105 @@ fn extent(name: &str, value: i32) -> Result<usize, Failure> {
     })
 }
 
-/// An array of f32 in GPU memory: log-sum-exps or scales.
-struct Floats {
-    name: &'static str,
-    address: *const f32,
-    count: usize,
+/// A dense array beside the tensors in GPU memory, of elements of 4 bytes; its address may be null.
+#[derive(Clone, Copy)]
+pub(crate) struct Array {
+    pub(crate) name: &'static str,
+    pub(crate) address: *const c_void,
+    pub(crate) count: usize,
 }
 
-impl Floats {
-    /// Returns the arrays that a call has beside its tensors; an address may be null.
+impl Array {
+    pub(crate) fn new<T>(name: &'static str, address: *const T, count: usize) -> Self {
+        const { assert!(size_of::<T>() == ARRAY_ELEMENT_BYTES) };
+        Self {
+            name,
+            address: address.cast(),
+            count,
+        }
+    }
+
+    /// Returns the arrays of a dense call: log-sum-exps and scales.
     fn of_call(call: &AttentionLadderCall, problem: &Problem) -> [Self; 4] {
         let [batch, heads_q, rows, _] = problem.shape.q_extents();
         let heads_kv = problem.shape.heads_kv;
-        let floats = |name, address, count| Self {
-            name,
-            address,
-            count,
-        };
         [
-            floats("lse", call.lse.cast_const(), batch * heads_q * rows),
-            floats("q's scales", call.q.scales, batch * heads_q),
-            floats("k's scales", call.k.scales, batch * heads_kv),
-            floats("v's scales", call.v.scales, batch * heads_kv),
+            Self::new("lse", call.lse.cast_const(), batch * heads_q * rows),
+            Self::new("q's scales", call.q.scales, batch * heads_q),
+            Self::new("k's scales", call.k.scales, batch * heads_kv),
+            Self::new("v's scales", call.v.scales, batch * heads_kv),
         ]
     }
 }
 
-/// Reads Q, K, V and O; refuses addresses of log-sum-exps and scales that kernels cannot use.
+/// Reads Q, K, V and O of a dense call.
 fn tensors(call: &AttentionLadderCall, problem: &Problem) -> Result<[AttentionTensor; 4], Failure> {
-    let floats = Floats::of_call(call, problem);
-    // A kernel that reads or writes there ends the context.
-    for array in &floats {
-        if !array.address.is_aligned() {
-            return Err(invalid(format!(
-                "the address of {} is {:p}: it must be a multiple of {} bytes",
-                array.name,
-                array.address,
-                align_of::<f32>()
-            )));
-        }
+    Operands {
+        qkvo: [&call.q, &call.k, &call.v, &call.o],
+        q_extents: problem.shape.q_extents(),
+        kv_extents: problem.shape.kv_extents(),
+        input_bytes: problem.dtype.bytes(),
     }
-    let q_extents = problem.shape.q_extents();
-    let kv_extents = problem.shape.kv_extents();
-    let bytes = problem.dtype.bytes();
-    let q = tensor("q", &call.q, q_extents, bytes)?;
-    let k = tensor("k", &call.k, kv_extents, bytes)?;
-    let v = tensor("v", &call.v, kv_extents, bytes)?;
-    let o = tensor("o", &call.o, q_extents, OUTPUT_BYTES)?;
-    if o.data.is_null() {
-        return Ok([q, k, v, o]);
-    }
+    .read(&Array::of_call(call, problem))
+}
 
-    let output = Rows::new(&o, q_extents, OUTPUT_BYTES);
-    if output.overlap_themselves() {
-        return Err(overlaps("itself"));
-    }
-    for (name, input, extents) in [
-        ("q", &q, q_extents),
-        ("k", &k, kv_extents),
-        ("v", &v, kv_extents),
-    ] {
-        if !input.data.is_null() && output.overlap(&Rows::new(input, extents, bytes)) {
-            return Err(overlaps(name));
+/// The tensors of a call, with their extents in memory.
+pub(crate) struct Operands<'a> {
+    pub(crate) qkvo: [&'a AttentionLadderTensor; 4],
+    pub(crate) q_extents: [usize; 4],
+    pub(crate) kv_extents: [usize; 4],
+    /// The size of an element of Q, K and V.
+    pub(crate) input_bytes: usize,
+}
+
+impl Operands<'_> {
+    /// Reads Q, K, V and O. Refuses addresses of arrays that kernels cannot use, and an output that
+    /// overlaps an input.
+    pub(crate) fn read(&self, arrays: &[Array]) -> Result<[AttentionTensor; 4], Failure> {
+        // A kernel that reads or writes there ends the context.
+        for array in arrays {
+            if !(array.address as usize).is_multiple_of(ARRAY_ELEMENT_BYTES) {
+                return Err(invalid(format!(
+                    "the address of {} is {:p}: it must be a multiple of {ARRAY_ELEMENT_BYTES} \
+                     bytes",
+                    array.name, array.address,
+                )));
+            }
         }
-    }
-    for array in &floats {
-        if !array.address.is_null() && output.overlap(&Rows::dense(array.address, array.count)) {
-            return Err(overlaps(array.name));
+        let Self {
+            qkvo: [q_call, k_call, v_call, o_call],
+            q_extents,
+            kv_extents,
+            input_bytes,
+        } = *self;
+        let q = tensor("q", q_call, q_extents, input_bytes)?;
+        let k = tensor("k", k_call, kv_extents, input_bytes)?;
+        let v = tensor("v", v_call, kv_extents, input_bytes)?;
+        let o = tensor("o", o_call, q_extents, OUTPUT_BYTES)?;
+        if o.data.is_null() {
+            return Ok([q, k, v, o]);
         }
+
+        let output = Rows::new(&o, q_extents, OUTPUT_BYTES);
+        if output.overlap_themselves() {
+            return Err(overlaps("itself"));
+        }
+        for (name, input, extents) in [
+            ("q", &q, q_extents),
+            ("k", &k, kv_extents),
+            ("v", &v, kv_extents),
+        ] {
+            if !input.data.is_null() && output.overlap(&Rows::new(input, extents, input_bytes)) {
+                return Err(overlaps(name));
+            }
+        }
+        for array in arrays {
+            if !array.address.is_null() && output.overlap(&Rows::dense(array)) {
+                return Err(overlaps(array.name));
+            }
+        }
+        Ok([q, k, v, o])
     }
-    Ok([q, k, v, o])
 }
 
 fn overlaps(name: &str) -> Failure {
@@ -268,11 +309,11 @@ impl Rows {
         }
     }
 
-    /// Returns one row of floats.
-    fn dense(address: *const f32, count: usize) -> Self {
+    /// Returns the one row of an array.
+    fn dense(array: &Array) -> Self {
         Self {
-            start: address as usize as i128,
-            length: (count * size_of::<f32>()) as i128,
+            start: array.address as usize as i128,
+            length: (array.count * ARRAY_ELEMENT_BYTES) as i128,
             steps: [Step {
                 stride: 1,
                 count: 1,
@@ -394,7 +435,7 @@ impl Stride<'_> {
 }
 
 /// Checks a tensor's address and strides.
-fn tensor(
+pub(crate) fn tensor(
     name: &str,
     tensor: &AttentionLadderTensor,
     [batch, heads, rows, columns]: [usize; 4],

@@ -16,6 +16,9 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage13_persistent::Persistent,
 ];
 
+/// The variant of stage 14 that takes sequences, whatever they are.
+pub const SERVED_VARIANT: &str = "served-128x128";
+
 /// The files of `choice/`.
 const MODELS: &[&str] = &[
     include_str!("../choice/nvidia-h100-80gb-hbm3.json"),
@@ -43,6 +46,11 @@ pub fn stages() -> Result<Vec<LoadedStage>, LoadError> {
         .iter()
         .map(|&stage| LoadedStage::load(stage))
         .collect()
+}
+
+/// Loads the table of the stage that takes sequences; no model chooses it.
+pub fn served() -> Result<LoadedStage, LoadError> {
+    LoadedStage::load(&stage14_served::Served)
 }
 
 /// Reads the models of the GPUs that were measured.

@@ -7,12 +7,13 @@ use crate::call::Checked;
 use crate::choice;
 use crate::context::{Current, Primary};
 use crate::failure::{Code, Failure};
+use crate::varlen::CheckedVarlen;
 use common::choice::{self as model, Choice, Chooser, Wanted};
 use common::device::cuda::{self, CudaError, FoundGpu};
 use common::limits::DeviceLimits;
 use common::maps::{self, BoxRows};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::stage::LoadedStage;
+use common::stage::{LoadedStage, Prepared};
 use cudarc::driver::sys::{
     self, CUdevice, CUfunction_attribute as FunctionAttribute, CUstream,
     CUstreamCaptureMode as CaptureMode,
@@ -37,6 +38,10 @@ struct Gpu {
     /// The loaded code, by the stage's id.
     libraries: Mutex<HashMap<&'static str, Library>>,
     plans: RwLock<TwoGenerationCache<PlanKey, Plan>>,
+    /// The stage of calls on sequences.
+    served: LoadedStage,
+    /// The plans of its kernels, by dtype and head_dim, with any grid.
+    served_plans: RwLock<HashMap<(Dtype, usize), Plan>>,
 }
 
 /// Everything that the choice of a variant depends on.
@@ -115,6 +120,34 @@ unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
 
+impl Plan {
+    /// Puts one launch into `stream`.
+    ///
+    /// # Safety
+    /// `argument` points to what the kernel takes by value. The stream, and all addresses in the
+    /// argument, are what [`crate::attention_ladder_launch`] says.
+    unsafe fn enqueue(&self, argument: *mut c_void, stream: CUstream) -> Result<(), Failure> {
+        let [x, y, z] = self.grid;
+        // SAFETY: the driver takes a kernel for a function, and launches it in the stream's
+        // context, or, on a default stream, in the current one. The driver has copied the argument
+        // when the call returns. The rest is what the caller promises.
+        let launched = unsafe {
+            result::launch_kernel(
+                self.kernel.cast(),
+                (x, y, z),
+                (self.threads, 1, 1),
+                self.shared_bytes,
+                stream,
+                &mut [argument],
+            )
+        };
+        launched.map_err(|error| {
+            let name = self.name.to_string_lossy();
+            Failure::new(Code::Driver, format!("{name}: the launch failed: {error}"))
+        })
+    }
+}
+
 fn driver(doing: &'static str) -> impl Fn(DriverError) -> Failure {
     move |error| CudaError::Driver { doing, error }.into()
 }
@@ -133,12 +166,16 @@ fn gpu(device: i32) -> Result<&'static Gpu, Failure> {
             format!("device {device} is not a number of a GPU, 0 to {last}"),
         ));
     };
-    slot.get_or_init(|| open(ordinal, choice::stages()?))
+    slot.get_or_init(|| open(ordinal, choice::stages()?, choice::served()?))
         .as_ref()
         .map_err(Clone::clone)
 }
 
-fn open(ordinal: usize, mut stages: Vec<LoadedStage>) -> Result<Gpu, Failure> {
+fn open(
+    ordinal: usize,
+    mut stages: Vec<LoadedStage>,
+    mut served: LoadedStage,
+) -> Result<Gpu, Failure> {
     // A stage without code for any architecture that was asked for is as if it were not there.
     let first_stage = stages[0].info().id;
     stages.retain(|stage| stage.attention.artifacts().fatbin.is_some());
@@ -151,6 +188,7 @@ fn open(ordinal: usize, mut stages: Vec<LoadedStage>) -> Result<Gpu, Failure> {
     for stage in &mut stages {
         stage.device = Some(limits);
     }
+    served.device = Some(limits);
     let chooser = Chooser::new(
         &stages,
         &choice::models(),
@@ -169,6 +207,8 @@ fn open(ordinal: usize, mut stages: Vec<LoadedStage>) -> Result<Gpu, Failure> {
         chooser,
         libraries: Mutex::default(),
         plans: RwLock::new(TwoGenerationCache::new(MAX_PLANS)),
+        served,
+        served_plans: RwLock::default(),
     })
 }
 
@@ -187,6 +227,25 @@ pub unsafe fn launch(call: &Checked, device: i32, stream: *mut c_void) -> Result
     unsafe { gpu(device)?.launch(call, stream.cast()) }
 }
 
+/// Loads the kernel that takes `call`, and returns its name.
+pub fn query_varlen(call: &CheckedVarlen, device: i32) -> Result<&'static CStr, Failure> {
+    gpu(device)?.query_varlen(call)
+}
+
+/// Puts one launch into `stream`.
+///
+/// # Safety
+/// The call's addresses and the stream are what [`crate::attention_ladder_varlen`] says.
+pub unsafe fn launch_varlen(
+    call: &CheckedVarlen,
+    device: i32,
+    stream: *mut c_void,
+) -> Result<(), Failure> {
+    call.addresses()?;
+    // SAFETY: what the caller promises.
+    unsafe { gpu(device)?.launch_varlen(call, stream.cast()) }
+}
+
 impl Gpu {
     fn query(&self, call: &Checked) -> Result<&'static CStr, Failure> {
         let _current = Current::enter(self.device, &self.primary, null_mut())?;
@@ -203,26 +262,50 @@ impl Gpu {
         let params = maps::params(&call.problem, call.tensors, call.lse);
         let mut argument = maps::launch(&call.problem, params, plan.boxes, cuda::encode)
             .map_err(driver("encoding a tensor map"))?;
-        let [x, y, z] = plan.grid;
-        let mut arguments = [(&raw mut argument).cast::<c_void>()];
-        // SAFETY: the driver takes a kernel for a function, and launches it in the stream's
-        // context, or, on a default stream, in the current one. The entry takes AttentionLaunch, or
-        // AttentionParams, with which that begins, by value; the driver has copied it when the call
-        // returns. The rest is what the caller promises.
-        let launched = unsafe {
-            result::launch_kernel(
-                plan.kernel.cast(),
-                (x, y, z),
-                (plan.threads, 1, 1),
-                plan.shared_bytes,
-                stream,
-                &mut arguments,
-            )
-        };
-        launched.map_err(|error| {
-            let name = plan.name.to_string_lossy();
-            Failure::new(Code::Driver, format!("{name}: the launch failed: {error}"))
-        })
+        // SAFETY: the entry takes AttentionLaunch, or AttentionParams, with which that begins; the
+        // rest is what the caller promises.
+        unsafe { plan.enqueue((&raw mut argument).cast(), stream) }
+    }
+
+    fn query_varlen(&self, call: &CheckedVarlen) -> Result<&'static CStr, Failure> {
+        let _current = Current::enter(self.device, &self.primary, null_mut())?;
+        Ok(self.served_plan(call.problem())?.name)
+    }
+
+    /// Puts one launch into `stream`.
+    ///
+    /// # Safety
+    /// Its rules are those of [`launch_varlen`].
+    unsafe fn launch_varlen(&self, call: &CheckedVarlen, stream: CUstream) -> Result<(), Failure> {
+        let _current = Current::enter(self.device, &self.primary, stream)?;
+        let plan = self.served_plan(call.problem())?;
+        let mut argument = call
+            .argument(plan.boxes, cuda::encode)
+            .map_err(driver("encoding a tensor map"))?;
+        // SAFETY: the entry takes AttentionServed; the rest is what the caller promises.
+        unsafe { plan.enqueue((&raw mut argument).cast(), stream) }
+    }
+
+    /// Returns the plan for a problem of sequences. A context is current.
+    fn served_plan(&self, problem: &Problem) -> Result<Plan, Failure> {
+        let prepared = self.served.prepare(choice::SERVED_VARIANT, problem)?;
+        let key = (problem.dtype, problem.shape.head_dim);
+        let cached = self
+            .served_plans
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .copied();
+        let grid = prepared.blocks(self.multiprocessors);
+        if let Some(plan) = cached {
+            return Ok(Plan { grid, ..plan });
+        }
+        let plan = relaxed(|| self.load_plan(&self.served, &prepared))?;
+        self.served_plans
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, plan);
+        Ok(plan)
     }
 
     /// Returns the plan for a problem, which the first call makes. A context is current.
@@ -251,7 +334,15 @@ impl Gpu {
 
     fn new_plan(&self, problem: &Problem, wanted: Wanted) -> Result<Plan, Failure> {
         let Choice { stage, prepared } = self.chooser.choose(&self.stages, problem, wanted)?;
+        self.load_plan(stage, &prepared)
+    }
+
+    fn load_plan(&self, stage: &LoadedStage, prepared: &Prepared<'_>) -> Result<Plan, Failure> {
         let id = stage.info().id;
+        if stage.attention.artifacts().fatbin.is_none() {
+            let stage = id.to_string();
+            return Err(CudaError::NotBuilt { stage }.into());
+        }
         let kernel = prepared.kernel;
         let no_code = |error| CudaError::NoCode {
             stage: id.to_string(),

@@ -15,12 +15,14 @@ mod choice;
 mod context;
 mod failure;
 mod gpu;
+mod varlen;
 
 pub use call::Checked;
 use failure::{Code, Failure};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+pub use varlen::CheckedVarlen;
 
 /// Success.
 pub const ATTENTION_LADDER_OK: i32 = 0;
@@ -119,6 +121,82 @@ pub struct AttentionLadderCall {
     pub flags: i32,
 }
 
+/// One attention forward call on sequences, each with lengths of its own, which lie on the GPU: no
+/// host reads them, so that a graph of launches stays valid while they change. Fill it with zeros
+/// first, then set window_left and window_right, to -1 for none; later versions add fields at the
+/// end, where 0 means what this version does. On GPUs of compute capability 9.0 alone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionLadderVarlenCall {
+    /// With cu_seqlens_q [1, heads_q, total_q, head_dim], the sequences one after the other; else
+    /// [batch, heads_q, max_seqlen_q, head_dim]. Scales of q, k and v are null.
+    pub q: AttentionLadderTensor,
+    /// With cu_seqlens_k [1, heads_kv, total_k, head_dim]; with block_table
+    /// [pages, heads_kv, page_size, head_dim]; else [batch, heads_kv, max_seqlen_k, head_dim].
+    pub k: AttentionLadderTensor,
+    /// Like k. Rows behind a sequence's keys may hold anything.
+    pub v: AttentionLadderTensor,
+    /// Like q, of its type, in memory of its own: one that overlaps another array or tensor, or
+    /// itself, is refused. Rows of no sequence are not written.
+    pub o: AttentionLadderTensor,
+    /// With cu_seqlens_q [heads_q, total_q], else [batch, heads_q, max_seqlen_q], dense, on the
+    /// GPU: see AttentionLadderCall. Sinks are counted. Null: not wanted.
+    pub lse: *mut f32,
+    /// [batch + 1] on the GPU, ascending from 0 to at most total_q: the first row of each sequence
+    /// of q and o, and the end of the last. Null: each has the max_seqlen_q rows of its batch.
+    pub cu_seqlens_q: *const i32,
+    /// [batch + 1] on the GPU, likewise of k and v. Null: they are padded, or in pages.
+    pub cu_seqlens_k: *const i32,
+    /// [batch] on the GPU: the keys of each sequence, the first of those that it has. Null: all,
+    /// which are max_seqlen_k where k and v are padded or in pages.
+    pub seqused_k: *const i32,
+    /// [batch, block_table_stride] on the GPU: key j of sequence b is row j % page_size of page
+    /// block_table[b, j / page_size]. Entries behind the last key are not read. Null: no pages.
+    pub block_table: *const i32,
+    /// [heads_q] on the GPU: a logit that takes weight from every row of the head, and has no
+    /// value. Null: none.
+    pub sinks: *const f32,
+    /// ATTENTION_LADDER_F16 or ATTENTION_LADDER_BF16.
+    pub dtype: i32,
+    /// ATTENTION_LADDER_FULL, or ATTENTION_LADDER_CAUSAL: a window_right of 0. Aligned to the ends
+    /// of each sequence's queries and keys.
+    pub mask: i32,
+    /// Number of sequences, at most 65,535; at least 1, like all extents.
+    pub batch: i32,
+    /// Number of query heads, at most 65,535.
+    pub heads_q: i32,
+    /// Key and value heads; divides heads_q: query head h reads key head h / (heads_q / heads_kv).
+    pub heads_kv: i32,
+    /// Queries of the longest sequence, at most 2^24; results are right if it is exceeded by
+    /// sequences of cu_seqlens_q, and late.
+    pub max_seqlen_q: i32,
+    /// Keys of the longest sequence, at most 2^24.
+    pub max_seqlen_k: i32,
+    /// 64 or 128.
+    pub head_dim: i32,
+    /// Rows of q and o; read with cu_seqlens_q alone.
+    pub total_q: i32,
+    /// Rows of k and v; read with cu_seqlens_k alone.
+    pub total_k: i32,
+    /// Pages of k and v; read with block_table alone, like the next two.
+    pub pages: i32,
+    /// Rows of a page: a power of two from 16 to 32,768.
+    pub page_size: i32,
+    /// Entries of block_table from sequence to sequence.
+    pub block_table_stride: i32,
+    /// Keys before a query's own that it sees; -1: all. Query i of a sequence stands at key
+    /// i + keys - queries.
+    pub window_left: i32,
+    /// Keys behind a query's own that it sees; -1: all.
+    pub window_right: i32,
+    /// Scaled scores s become softcap * tanh(s / softcap); 0: they stay.
+    pub softcap: f32,
+    /// Multiplies Q.K before the softmax; 0 means 1 / sqrt(head_dim).
+    pub softmax_scale: f32,
+    /// 0.
+    pub flags: i32,
+}
+
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
@@ -155,6 +233,18 @@ unsafe fn read(call: *const AttentionLadderCall) -> Result<Checked, Failure> {
     }
 }
 
+/// Checks the call that `call` points to.
+///
+/// # Safety
+/// `call` is null, or points to a call.
+unsafe fn read_varlen(call: *const AttentionLadderVarlenCall) -> Result<CheckedVarlen, Failure> {
+    // SAFETY: what the caller promises.
+    match unsafe { call.as_ref() } {
+        Some(target) => CheckedVarlen::new(target),
+        None => Err(Failure::new(Code::Invalid, "call is null")),
+    }
+}
+
 /// Checks a call of Rust's: returns it if a kernel could take it on some GPU, with or without
 /// addresses, else the code of the failure.
 pub fn check(call: &AttentionLadderCall) -> Result<Checked, i32> {
@@ -183,6 +273,39 @@ pub unsafe fn launch(call: &Checked, device: i32, stream: *mut c_void) -> Result
 /// Does what [`attention_ladder_variant`] does, for a call that is checked.
 pub fn variant(call: &Checked, device: i32) -> Result<&'static CStr, i32> {
     guarded(|| gpu::query(call, device))
+}
+
+/// Does what [`check`] does, for a call on sequences.
+pub fn check_varlen(call: &AttentionLadderVarlenCall) -> Result<CheckedVarlen, i32> {
+    guarded(|| CheckedVarlen::new(call))
+}
+
+/// Lets a call that is checked write to an output and to log-sum-exps, unless they are null, that
+/// were allocated since.
+pub fn write_varlen_to(
+    call: &mut CheckedVarlen,
+    o: &AttentionLadderTensor,
+    lse: *mut f32,
+) -> Result<(), i32> {
+    guarded(|| call.write_to(o, lse))
+}
+
+/// Does what [`attention_ladder_varlen`] does, for a call that is checked.
+///
+/// # Safety
+/// Its rules are those of [`attention_ladder_varlen`].
+pub unsafe fn launch_varlen(
+    call: &CheckedVarlen,
+    device: i32,
+    stream: *mut c_void,
+) -> Result<(), i32> {
+    // SAFETY: what the caller promises.
+    guarded(|| unsafe { gpu::launch_varlen(call, device, stream) })
+}
+
+/// Returns the stage and variant that a launch of `call` uses.
+pub fn varlen_variant(call: &CheckedVarlen, device: i32) -> Result<&'static CStr, i32> {
+    guarded(|| gpu::query_varlen(call, device))
 }
 
 /// Returns ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from
@@ -269,6 +392,42 @@ pub unsafe extern "C" fn attention_ladder_launch(
     // SAFETY: what the caller promises.
     code(guarded(|| unsafe {
         gpu::launch(&read(call)?, device, stream)
+    }))
+}
+
+/// Returns ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver, else
+/// the reason, and loads its kernel: see attention_ladder_query. Addresses may be null.
+///
+/// # Safety
+/// `call` is null, or points to a call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attention_ladder_varlen_query(
+    call: *const AttentionLadderVarlenCall,
+    device: i32,
+) -> i32 {
+    code(guarded(|| {
+        // SAFETY: what the caller promises.
+        let checked = unsafe { read_varlen(call) }?;
+        gpu::query_varlen(&checked, device).map(drop)
+    }))
+}
+
+/// Enqueues one launch of `call` on `stream`, like attention_ladder_launch: in the same context,
+/// without an allocation, a wait or a workspace.
+///
+/// # Safety
+/// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay
+/// within, until the launch has finished, and that the context can access; so do the lengths and
+/// pages that its arrays hold. `stream` is a stream of that GPU, which lives.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attention_ladder_varlen(
+    call: *const AttentionLadderVarlenCall,
+    device: i32,
+    stream: *mut c_void,
+) -> i32 {
+    // SAFETY: what the caller promises.
+    code(guarded(|| unsafe {
+        gpu::launch_varlen(&read_varlen(call)?, device, stream)
     }))
 }
 

@@ -1,4 +1,4 @@
-// Queries the mission in each dtype, with and without log-sum-exps, and unsupported calls; prints the code and message of the
+// Queries the mission in each dtype, with and without log-sum-exps, unsupported calls, and sequences; prints the code and message of the
 // mission in f16.
 #include "attention_ladder.h"
 #include <stdio.h>
@@ -15,6 +15,34 @@ static int takes_lse(AttentionLadderCall call, int32_t expected) {
     call.lse = &lse;
     if (attention_ladder_query(&call, 0) != expected) return 0;
     return (attention_ladder_variant(&call, 0) != NULL) == (expected == ATTENTION_LADDER_OK);
+}
+
+// The first thing that is wrong with calls on sequences, or 0; `expected`: the code of a call that is right.
+static int check_varlen(int32_t expected) {
+    AttentionLadderVarlenCall call;
+    memset(&call, 0, sizeof call);
+    call.q = call.k = call.v = call.o = tensor();
+    call.dtype = ATTENTION_LADDER_BF16;
+    call.mask = ATTENTION_LADDER_CAUSAL;
+    call.batch = 3;
+    call.heads_q = call.heads_kv = 8;
+    call.max_seqlen_q = call.max_seqlen_k = 300;
+    call.total_q = call.total_k = 512;
+    call.head_dim = 64;
+    call.window_left = call.window_right = -1;
+    int32_t starts = 0;
+    call.cu_seqlens_q = call.cu_seqlens_k = &starts;
+    if (attention_ladder_varlen_query(&call, 0) != expected) return 30;
+    if (attention_ladder_varlen_query(NULL, 0) != ATTENTION_LADDER_INVALID) return 31;
+    if (attention_ladder_varlen(NULL, 0, NULL) != ATTENTION_LADDER_INVALID) return 32;
+    if (attention_ladder_varlen(&call, 0, NULL) != ATTENTION_LADDER_INVALID) return 33;
+    if (strcmp(attention_ladder_last_error(), "the address of q is null") != 0) return 34;
+    call.block_table = &starts;
+    if (attention_ladder_varlen_query(&call, 0) != ATTENTION_LADDER_INVALID) return 35;
+    call.block_table = NULL;
+    call.dtype = ATTENTION_LADDER_E4M3;
+    if (attention_ladder_varlen_query(&call, 0) != ATTENTION_LADDER_UNSUPPORTED) return 36;
+    return strstr(attention_ladder_last_error(), "E4M3 is not supported") == NULL ? 37 : 0;
 }
 
 int main(void) {
@@ -59,6 +87,9 @@ int main(void) {
     if (attention_ladder_query(&call, 0) != code) return 21;
     call.flags = 0;
     code = attention_ladder_workspace(&call, 0, &bytes);
+    const int wrong = check_varlen(code);
+    if (wrong) return wrong;
+    code = attention_ladder_workspace(&call, 0, &bytes); // the last error is its own
     printf("%d %s\n", (int)code, code == ATTENTION_LADDER_OK ? variant : attention_ladder_last_error());
     return 0;
 }

@@ -1,6 +1,6 @@
 // A CUDA driver of two H100s that do nothing: what a launch asks of it, and in which context. Tests
 // load it as libcuda.so, call driver_make_context, driver_make_stream and driver_destroy, and read
-// driver_log.
+// driver_log and driver_grid.
 //
 // Like the driver's own: a kernel of a library belongs to no context and is launched in that of its
 // stream, on a default stream in the current one; a function belongs to the context that it was
@@ -32,6 +32,7 @@ static Context contexts[CONTEXTS];
 static Context *primaries[DEVICES];
 static Stream streams[CONTEXTS];
 static Function functions[1024];
+static unsigned grid[3];
 static int context_count, stream_count, function_count, failing_launches;
 static __thread Context *stack[DEPTH];
 static __thread int depth;
@@ -97,6 +98,10 @@ void driver_destroy(Context *context) {
 }
 void driver_fail_launches(int count) {
     failing_launches = count;
+}
+// The blocks of the last launch.
+const unsigned *driver_grid(void) {
+    return grid;
 }
 // The contexts of this thread, the current one last.
 const char *driver_stack(void) {
@@ -262,7 +267,7 @@ int cuTensorMapEncodeTiled(uint64_t *map, int a, unsigned b, void *c, void *d, v
     return OK;
 }
 int cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream *stream, void **arguments, void **extra) {
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)arguments, (void)extra;
+    (void)bx, (void)by, (void)bz, (void)shared, (void)arguments, (void)extra;
     Context *of = (uintptr_t)stream <= 2 ? current() : stream->context;
     if (!current()) return INVALID_CONTEXT;
     if (function->context && function->context != of) return INVALID_HANDLE;
@@ -270,6 +275,7 @@ int cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsigned gz, un
         failing_launches--;
         return INVALID_VALUE;
     }
+    grid[0] = gx, grid[1] = gy, grid[2] = gz;
     note("launch", "", of->name);
     return OK;
 }

@@ -5,7 +5,8 @@ use super::super::{Gpu, open};
 use crate::call::Checked;
 use crate::choice::STAGES;
 use crate::failure::{Code, Failure};
-use crate::{AttentionLadderCall, AttentionLadderTensor};
+use crate::varlen::CheckedVarlen;
+use crate::{AttentionLadderCall, AttentionLadderTensor, AttentionLadderVarlenCall};
 use common::problem::Problem;
 use common::stage::{Artifacts, Attention, Kernel, LoadedStage, StageInfo, Unsupported};
 use cudarc::driver::sys::{self, CUcontext, CUstream};
@@ -40,6 +41,14 @@ impl Attention for Coded {
 
     fn packs_heads(&self, kernel: &Kernel) -> bool {
         self.0.packs_heads(kernel)
+    }
+
+    fn is_persistent(&self, kernel: &Kernel) -> bool {
+        self.0.is_persistent(kernel)
+    }
+
+    fn serves(&self, kernel: &Kernel) -> bool {
+        self.0.serves(kernel)
     }
 
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
@@ -122,6 +131,13 @@ impl Driver {
         self.text("driver_log").lines().map(Into::into).collect()
     }
 
+    /// Returns the blocks of the last launch.
+    fn grid(&self) -> [u32; 3] {
+        type Grid = unsafe extern "C" fn() -> *const [u32; 3];
+        // SAFETY: the driver keeps three numbers.
+        unsafe { *self.symbol::<Grid>("driver_grid")() }
+    }
+
     /// Runs `work` while `context` is current.
     fn within<T>(&self, context: CUcontext, work: impl FnOnce() -> T) -> T {
         // SAFETY: the context is the driver's.
@@ -171,7 +187,8 @@ fn build() -> Library {
 }
 
 fn gpu(ordinal: usize) -> Gpu {
-    open(ordinal, STAGES.iter().copied().map(Coded::load).collect()).unwrap()
+    let stages = STAGES.iter().copied().map(Coded::load).collect();
+    open(ordinal, stages, Coded::load(&stage14_served::Served)).unwrap()
 }
 
 /// Returns a call of 512 rows of 64 columns.
@@ -201,6 +218,53 @@ fn call(heads: i32) -> Checked {
         flags: 0,
     })
     .unwrap()
+}
+
+/// Returns a call on two packed sequences of at most `longest` rows of 8 and 2 heads.
+fn varlen_call(longest: i32) -> AttentionLadderVarlenCall {
+    let tensor = |address: usize, heads: i64| AttentionLadderTensor {
+        data: address as *mut _,
+        scales: null(),
+        batch_stride: 0,
+        head_stride: 64,
+        row_stride: heads * 64,
+    };
+    AttentionLadderVarlenCall {
+        q: tensor(1 << 30, 8),
+        k: tensor(2 << 30, 2),
+        v: tensor(3 << 30, 2),
+        o: tensor(4 << 30, 8),
+        lse: null_mut(),
+        cu_seqlens_q: 0x1000 as *const _,
+        cu_seqlens_k: 0x2000 as *const _,
+        seqused_k: null(),
+        block_table: null(),
+        sinks: null(),
+        dtype: crate::ATTENTION_LADDER_F16,
+        mask: crate::ATTENTION_LADDER_CAUSAL,
+        batch: 2,
+        heads_q: 8,
+        heads_kv: 2,
+        max_seqlen_q: longest,
+        max_seqlen_k: longest,
+        head_dim: 64,
+        total_q: 2 * longest,
+        total_k: 2 * longest,
+        pages: 0,
+        page_size: 0,
+        block_table_stride: 0,
+        window_left: -1,
+        window_right: -1,
+        softcap: 0.0,
+        softmax_scale: 0.0,
+        flags: 0,
+    }
+}
+
+fn launch_varlen(gpu: &Gpu, longest: i32, stream: CUstream) -> Result<(), Failure> {
+    let checked = CheckedVarlen::new(&varlen_call(longest)).unwrap();
+    // SAFETY: nothing is read or written.
+    unsafe { gpu.launch_varlen(&checked, stream) }
 }
 
 const DEFAULT: CUstream = null_mut();
@@ -448,4 +512,69 @@ fn a_gpu_is_opened_without_a_context() {
     let driver = Driver::take();
     let _gpu = gpu(0);
     assert!(driver.log().is_empty());
+}
+
+#[test]
+fn sequences_of_any_length_are_launched_by_one_kernel_that_is_loaded_once() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    let green = driver.context("green", 0, true);
+    driver.within(green, || {
+        launch_varlen(&gpu, 300, DEFAULT).unwrap();
+        let expected = [
+            "capture mode relaxed",
+            "load a library",
+            "take a kernel",
+            "allow shared memory on primary 0",
+            "load in green",
+            "capture mode as before",
+            "launch in green",
+        ];
+        assert_eq!(driver.log(), expected);
+        // Three tiles of 128 rows of each head and sequence.
+        assert_eq!(driver.grid(), [3 * 8 * 2, 1, 1]);
+        // Up to 64 queries: a tile has rows of the four heads that share keys.
+        launch_varlen(&gpu, 64, DEFAULT).unwrap();
+        assert_eq!(driver.log(), ["launch in green"]);
+        assert_eq!(driver.grid(), [2 * 2 * 2, 1, 1]);
+        launch_varlen(&gpu, 100_000, DEFAULT).unwrap();
+        assert_eq!(
+            driver.grid(),
+            [132, 1, 1],
+            "a block for each multiprocessor"
+        );
+    });
+}
+
+#[test]
+fn a_launch_of_sequences_goes_to_the_streams_context() {
+    let driver = Driver::take();
+    let gpu = gpu(1);
+    let user = driver.stream(driver.context("user's", 1, false));
+    launch_varlen(&gpu, 300, user).unwrap();
+    driver.log();
+    launch_varlen(&gpu, 300, user).unwrap();
+    assert_eq!(
+        driver.log()[1..],
+        ["push user's", "launch in user's", "pop user's"]
+    );
+    driver.fail_next_launch();
+    let failure = launch_varlen(&gpu, 300, user).unwrap_err();
+    assert_eq!(failure.code, Code::Driver);
+    let words = "stage14-served/served-128x128: the launch failed";
+    assert!(failure.message.starts_with(words), "{failure:?}");
+    assert_eq!(driver.stack(), "");
+}
+
+#[test]
+fn sequences_are_refused_on_a_gpu_that_is_not_of_hopper() {
+    let _driver = Driver::take();
+    let mut gpu = gpu(0);
+    for architecture in ["sm_89", "sm_100"] {
+        gpu.served.device = Some(architecture.parse().unwrap());
+        let failure = launch_varlen(&gpu, 300, DEFAULT).unwrap_err();
+        assert_eq!(failure.code, Code::Unsupported);
+        let words = format!("served-128x128 needs sm_90a; the device has {architecture}");
+        assert_eq!(failure.message, words);
+    }
 }

@@ -1,0 +1,262 @@
+//! A call on sequences of lengths of their own from C, checked: the problem of the longest, and the
+//! argument of its launch.
+
+use crate::call::{Array, OUTPUT_BYTES, Operands, invalid, mask, refuse_null, tensor, unsupported};
+use crate::failure::Failure;
+use crate::{AttentionLadderTensor, AttentionLadderVarlenCall};
+use common::maps::{self, BoxRows, TensorMap};
+use common::params::{AttentionServed, AttentionServing, AttentionTensor};
+use common::problem::{Dtype, Problem, Shape};
+use common::serving::{LEAST_PAGE_ROWS, Serving};
+
+/// The most rows of a page.
+const MOST_PAGE_ROWS: i32 = 1 << 15;
+
+/// A call that no rule but the GPU's refuses, with or without addresses.
+#[derive(Debug)]
+pub struct CheckedVarlen {
+    problem: Problem,
+    extents: Extents,
+    /// Q, K, V and O.
+    tensors: [AttentionTensor; 4],
+    lse: *mut f32,
+    serving: AttentionServing,
+}
+
+/// The extents of the tensors in memory.
+#[derive(Clone, Copy, Debug)]
+struct Extents {
+    q: [usize; 4],
+    kv: [usize; 4],
+}
+
+impl CheckedVarlen {
+    pub(crate) fn new(call: &AttentionLadderVarlenCall) -> Result<Self, Failure> {
+        let problem = problem(call)?;
+        let serving = serving(call)?;
+        let extents = Extents::new(call, &problem.shape)?;
+        refuse_scales(call)?;
+        let operands = Operands {
+            qkvo: [&call.q, &call.k, &call.v, &call.o],
+            q_extents: extents.q,
+            kv_extents: extents.kv,
+            input_bytes: problem.dtype.bytes(),
+        };
+        Ok(Self {
+            tensors: operands.read(&arrays(call, &extents))?,
+            problem,
+            extents,
+            lse: call.lse,
+            serving,
+        })
+    }
+
+    pub(crate) fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Writes to memory that was allocated after the check, and so overlaps nothing.
+    pub(crate) fn write_to(
+        &mut self,
+        o: &AttentionLadderTensor,
+        lse: *mut f32,
+    ) -> Result<(), Failure> {
+        self.tensors[3] = tensor("o", o, self.extents.q, OUTPUT_BYTES)?;
+        self.lse = lse;
+        Ok(())
+    }
+
+    /// Refuses a launch that lacks an address.
+    pub(crate) fn addresses(&self) -> Result<(), Failure> {
+        refuse_null(&self.tensors)
+    }
+
+    /// Makes the launch argument. `encode` makes the opaque bytes of a map.
+    pub(crate) fn argument<E>(
+        &self,
+        boxes: Option<BoxRows>,
+        encode: impl Fn(&TensorMap) -> Result<[u64; 16], E>,
+    ) -> Result<AttentionServed, E> {
+        let Extents { q, kv } = self.extents;
+        let params = maps::params(&self.problem, self.tensors, self.lse);
+        Ok(AttentionServed {
+            launch: maps::launch_in([q, kv, kv, q], &self.problem, params, boxes, encode)?,
+            serving: self.serving,
+        })
+    }
+}
+
+/// Returns the problem in which every sequence is as long as the longest.
+fn problem(call: &AttentionLadderVarlenCall) -> Result<Problem, Failure> {
+    let dtype = match call.dtype {
+        crate::ATTENTION_LADDER_F16 => Dtype::F16,
+        crate::ATTENTION_LADDER_BF16 => Dtype::Bf16,
+        crate::ATTENTION_LADDER_E4M3 => {
+            return Err(unsupported(
+                "E4M3 is not supported for sequences of lengths of their own: \
+                 ATTENTION_LADDER_F16 or ATTENTION_LADDER_BF16"
+                    .to_string(),
+            ));
+        }
+        other => {
+            return Err(unsupported(format!(
+                "dtype {other} is not supported: ATTENTION_LADDER_F16 or ATTENTION_LADDER_BF16"
+            )));
+        }
+    };
+    let mask = mask(call.mask)?;
+    if call.flags != 0 {
+        return Err(unsupported(format!(
+            "flags {} are not supported: 0; fill the call with zeros first",
+            call.flags
+        )));
+    }
+    let shape = Shape {
+        batch: extent("batch", call.batch)?,
+        heads_q: extent("heads_q", call.heads_q)?,
+        heads_kv: extent("heads_kv", call.heads_kv)?,
+        seq_q: extent("max_seqlen_q", call.max_seqlen_q)?,
+        seq_kv: extent("max_seqlen_k", call.max_seqlen_k)?,
+        head_dim: extent("head_dim", call.head_dim)?,
+        serving: Serving {
+            page_rows: page_rows(call)?,
+            ..Serving::DENSE
+        },
+    };
+    if call.softmax_scale == 0.0 {
+        Ok(Problem::new(shape, dtype, mask)?)
+    } else {
+        Ok(Problem::with_scale(shape, dtype, mask, call.softmax_scale)?)
+    }
+}
+
+fn extent(name: &str, value: i32) -> Result<usize, Failure> {
+    match usize::try_from(value) {
+        Ok(extent) if extent > 0 => Ok(extent),
+        _ => Err(invalid(format!(
+            "{name} is {value}: every extent of a problem is at least 1"
+        ))),
+    }
+}
+
+/// Returns the rows of a page, if there are pages.
+fn page_rows(call: &AttentionLadderVarlenCall) -> Result<Option<u16>, Failure> {
+    if call.block_table.is_null() {
+        return Ok(None);
+    }
+    if !call.cu_seqlens_k.is_null() {
+        return Err(invalid(
+            "both cu_seqlens_k and block_table are not null: \
+             keys lie one after the other or in pages"
+                .to_string(),
+        ));
+    }
+    let rows = call.page_size;
+    let is_within = rows >= LEAST_PAGE_ROWS as i32 && rows <= MOST_PAGE_ROWS;
+    if !is_within || !(rows as u32).is_power_of_two() {
+        return Err(unsupported(format!(
+            "page_size = {rows} is not supported: \
+             a power of two from {LEAST_PAGE_ROWS} to {MOST_PAGE_ROWS}"
+        )));
+    }
+    let entries = extent("block_table_stride", call.block_table_stride)?;
+    let is_used_whole = call.seqused_k.is_null();
+    if is_used_whole && (entries * rows as usize) < call.max_seqlen_k.max(0) as usize {
+        return Err(invalid(format!(
+            "block_table has {entries} pages of {rows} rows a sequence, \
+             less than max_seqlen_k = {}, and seqused_k is null",
+            call.max_seqlen_k
+        )));
+    }
+    Ok(Some(rows as u16))
+}
+
+fn serving(call: &AttentionLadderVarlenCall) -> Result<AttentionServing, Failure> {
+    for (name, width) in [
+        ("window_left", call.window_left),
+        ("window_right", call.window_right),
+    ] {
+        if width < -1 {
+            return Err(invalid(format!(
+                "{name} is {width}: a number of keys, or -1 for all"
+            )));
+        }
+    }
+    if !call.softcap.is_finite() || call.softcap < 0.0 {
+        return Err(invalid(format!(
+            "softcap = {} is neither a positive finite number nor 0, for none",
+            call.softcap
+        )));
+    }
+    let has_pages = !call.block_table.is_null();
+    Ok(AttentionServing {
+        q_starts: call.cu_seqlens_q,
+        kv_starts: call.cu_seqlens_k,
+        kv_used: call.seqused_k,
+        pages: call.block_table,
+        sinks: call.sinks,
+        pages_stride: if has_pages {
+            call.block_table_stride
+        } else {
+            0
+        },
+        page_rows: if has_pages { call.page_size } else { 0 },
+        total_q: if call.cu_seqlens_q.is_null() {
+            0
+        } else {
+            call.total_q
+        },
+        window_left: call.window_left,
+        window_right: call.window_right,
+        softcap: call.softcap,
+    })
+}
+
+impl Extents {
+    fn new(call: &AttentionLadderVarlenCall, shape: &Shape) -> Result<Self, Failure> {
+        let q = if call.cu_seqlens_q.is_null() {
+            shape.q_extents()
+        } else {
+            let rows = extent("total_q", call.total_q)?;
+            [1, shape.heads_q, rows, shape.head_dim]
+        };
+        let kv = if !call.block_table.is_null() {
+            let pages = extent("pages", call.pages)?;
+            let rows = extent("page_size", call.page_size)?;
+            [pages, shape.heads_kv, rows, shape.head_dim]
+        } else if !call.cu_seqlens_k.is_null() {
+            let rows = extent("total_k", call.total_k)?;
+            [1, shape.heads_kv, rows, shape.head_dim]
+        } else {
+            shape.kv_extents()
+        };
+        Ok(Self { q, kv })
+    }
+}
+
+fn refuse_scales(call: &AttentionLadderVarlenCall) -> Result<(), Failure> {
+    for (name, tensor) in [("q", &call.q), ("k", &call.k), ("v", &call.v)] {
+        if !tensor.scales.is_null() {
+            return Err(invalid(format!("{name} is not E4M3 and has scales")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the arrays beside the tensors.
+fn arrays(call: &AttentionLadderVarlenCall, extents: &Extents) -> [Array; 6] {
+    let [batches, heads_q, rows, _] = extents.q;
+    let batch = call.batch as usize;
+    let table_entries = batch * call.block_table_stride.max(0) as usize;
+    [
+        Array::new("lse", call.lse.cast_const(), batches * heads_q * rows),
+        Array::new("cu_seqlens_q", call.cu_seqlens_q, batch + 1),
+        Array::new("cu_seqlens_k", call.cu_seqlens_k, batch + 1),
+        Array::new("seqused_k", call.seqused_k, batch),
+        Array::new("block_table", call.block_table, table_entries),
+        Array::new("sinks", call.sinks, heads_q),
+    ]
+}
+
+#[cfg(test)]
+mod tests;
