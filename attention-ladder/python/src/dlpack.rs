@@ -135,6 +135,7 @@ pub enum Kind {
     Bf16,
     E4m3,
     F32,
+    I32,
     Other,
 }
 
@@ -244,6 +245,7 @@ fn describe<'a, 'py>(
             (4, 16, 1) => Kind::Bf16,
             (10, 8, 1) => Kind::E4m3,
             (2, 32, 1) => Kind::F32,
+            (0, 32, 1) => Kind::I32,
             _ => Kind::Other,
         },
         // SAFETY: the tensor holds as many extents and strides as it has dimensions.
@@ -321,6 +323,7 @@ pub fn read_fake_tensor<'a, 'py>(
             "torch.bfloat16" => Kind::Bf16,
             "torch.float8_e4m3fn" => Kind::E4m3,
             "torch.float32" => Kind::F32,
+            "torch.int32" => Kind::I32,
             _ => Kind::Other,
         },
         shape: shape_integers.first,
@@ -342,7 +345,7 @@ type OptionalTensor<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 /// tangent or lazy negation.
 pub fn are_plain<'py>(
     py: Python<'py>,
-    inputs: [OptionalTensor<'_, 'py>; 6],
+    inputs: &[OptionalTensor<'_, 'py>],
     out: OptionalTensor<'_, 'py>,
 ) -> PyResult<bool> {
     let torch = torch(py)?;
@@ -350,7 +353,7 @@ pub fn are_plain<'py>(
         return Ok(false);
     }
     let is_grad_enabled = torch.is_grad_enabled.bind(py).call0()?.is_truthy()?;
-    for tensor in inputs.into_iter().chain([out]).flatten() {
+    for tensor in inputs.iter().copied().chain([out]).flatten() {
         if !tensor.get_type().is(torch.tensor.bind(py))
             || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?
             || is_grad_enabled && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?

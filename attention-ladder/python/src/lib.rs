@@ -3,6 +3,7 @@
 //! problem loads code, and a launch waits where the stream's queue is full.
 
 mod dlpack;
+mod varlen;
 
 use attention_ladder::{self as ladder, AttentionLadderCall, AttentionLadderTensor, Checked};
 use dlpack::{Kind, Tensor};
@@ -228,7 +229,7 @@ impl ElementType {
             Kind::F16 => (ladder::ATTENTION_LADDER_F16, Kind::F16, "float16"),
             Kind::Bf16 => (ladder::ATTENTION_LADDER_BF16, Kind::Bf16, "bfloat16"),
             Kind::E4m3 => (ladder::ATTENTION_LADDER_E4M3, Kind::F16, "float16"),
-            Kind::F32 | Kind::Other => {
+            Kind::F32 | Kind::I32 | Kind::Other => {
                 return Err(PyNotImplementedError::new_err(format!(
                     "{} is not supported: q, k and v are float16, bfloat16 or float8_e4m3fn",
                     q.object.getattr(intern!(q.object.py(), "dtype"))?
@@ -394,7 +395,7 @@ fn sdpa<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = q.py();
     let inputs = [Some(q), Some(k), Some(v), q_scale, k_scale, v_scale];
-    if !is_dispatched && !dlpack::are_plain(py, inputs, out)? {
+    if !is_dispatched && !dlpack::are_plain(py, &inputs, out)? {
         return Ok(None);
     }
     let arguments = Arguments {
@@ -627,5 +628,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(sdpa, module)?)?;
     module.add_function(wrap_pyfunction!(check, module)?)?;
-    module.add_function(wrap_pyfunction!(variant, module)?)
+    module.add_function(wrap_pyfunction!(variant, module)?)?;
+    module.add_function(wrap_pyfunction!(varlen::varlen, module)?)
 }

@@ -30,6 +30,7 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from candidate import attention as candidate  # noqa: E402
 
+OP_VARLEN = torch.ops.attention_ladder.varlen
 OP, OP_LSE = torch.ops.attention_ladder.sdpa, torch.ops.attention_ladder.sdpa_lse
 F16, BF16, E4M3 = torch.float16, torch.bfloat16, torch.float8_e4m3fn
 # Row error bound, as a share of the row's norm: gate C3 of `compare` for normal inputs (for E4M3 bf16's, which its least precise
@@ -613,6 +614,186 @@ def anywhere():
         refuses_backward(q, return_lse)
 
 
+class Aux:
+    lse = True
+
+
+def sequences(dtype=F16, device="cpu", q_lengths=(5, 0, 130), k_lengths=(70, 3, 130), heads=(4, 2), dim=64):
+    """Packed q, k and v, and what `varlen_attn` wants beside them."""
+
+    def starts(lengths):
+        return torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32, device=device)
+
+    torch.manual_seed(0)
+    q = torch.randn(sum(q_lengths), heads[0], dim, device=device).to(dtype)
+    k, v = (torch.randn(sum(k_lengths), heads[1], dim, device=device).to(dtype) for _ in range(2))
+    return q, k, v, starts(q_lengths), starts(k_lengths), max(q_lengths), max(k_lengths)
+
+
+def paged(given, rows, extra=0):
+    """The same keys in pages, and what names them."""
+    q, k, v, cu_q, cu_k, max_q, max_k = given
+    lengths = cu_k.diff()
+    table = torch.zeros(len(lengths), -(-max_k // rows), dtype=torch.int32, device=q.device)
+    pools = [torch.full((table.numel() + extra, rows, *x.shape[1:]), float("nan"), dtype=x.dtype, device=q.device) for x in (k, v)]
+    order = torch.randperm(len(pools[0])).tolist()
+    for b, length in enumerate(lengths.tolist()):
+        for page in range(-(-length // rows)):
+            table[b, page] = order.pop()
+            first, last = cu_k[b] + page * rows, min(cu_k[b] + (page + 1) * rows, cu_k[b + 1])
+            for pool, x in zip(pools, (k, v)):
+                pool[table[b, page], : last - first] = x[first:last]
+    return (q, *pools, cu_q, None, max_q, max_k), {"seqused_k": lengths, "block_table": table}
+
+
+def varlen_reference(given, window=(-1, -1), scale=None, sinks=None, softcap=0.0):
+    """Attention and log-sum-exps of each sequence in float64."""
+    q, k, v, cu_q, cu_k, _, _ = given
+    outs, lses = [], []
+    for b in range(len(cu_q) - 1):
+        rows, keys, values = (x[c[b] : c[b + 1]].double().transpose(0, 1) for x, c in ((q, cu_q), (k, cu_k), (v, cu_k)))
+        keys, values = (x.repeat_interleave(q.shape[1] // k.shape[1], 0) for x in (keys, values))
+        scores = rows @ keys.mT * (scale or q.shape[-1] ** -0.5)
+        if softcap:
+            scores = softcap * torch.tanh(scores / softcap)
+        own = torch.arange(rows.shape[1], device=q.device)[:, None] + keys.shape[1] - rows.shape[1]
+        distance = torch.arange(keys.shape[1], device=q.device)[None] - own
+        hidden = (distance > window[1]) & (window[1] >= 0) | (-distance > window[0]) & (window[0] >= 0)
+        scores = scores.masked_fill(hidden, float("-inf"))
+        if sinks is not None:
+            sink = sinks.double()[:, None, None].expand(-1, rows.shape[1], 1)
+            scores, values = torch.cat([scores, sink], 2), torch.cat([values, torch.zeros_like(values[:, :1])], 1)
+        if scores.shape[2] == 0:
+            outs.append(torch.zeros_like(rows))
+            lses.append(torch.full(rows.shape[:2], float("-inf"), device=q.device, dtype=torch.float64))
+            continue
+        outs.append(torch.softmax(scores, -1).nan_to_num(0.0) @ values)
+        lses.append(torch.logsumexp(scores, -1))
+    return torch.cat(outs, 1).transpose(0, 1), torch.cat(lses, 1)
+
+
+def packed_sequences():
+    """Signatures, refusals by name, fake tensors and torch.compile."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn as torchs
+    except ImportError:
+        torchs = None
+    own = inspect.signature(attention_ladder.varlen_attn).parameters
+    if torchs is not None and torch.__version__ >= "2.15":
+        expected = inspect.signature(torchs).parameters
+        assert [(x.name, x.kind, x.default) for x in expected.values()] == [(x.name, x.kind, x.default) for x in own.values()][: len(expected)]
+    assert list(own)[-2:] == ["sinks", "softcap"]
+    names = list(inspect.signature(attention_ladder.flash_attn_varlen_func).parameters)
+    assert names[:7] == ["q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"], names
+    assert names[-2:] == ["return_attn_probs", "sinks"], names
+
+    given = sequences()
+    q, k, v, cu_q, cu_k, max_q, max_k = given
+    call = functools.partial(attention_ladder.varlen_attn, enable_gqa=True)
+    flash = attention_ladder.flash_attn_varlen_func
+    for name, value in {
+        **dict.fromkeys(("seqused_q", "qv", "q_descale", "k_descale", "v_descale"), cu_q),
+        "attention_chunk": 64,
+        "sm_margin": 2,
+    }.items():
+        raises(NotImplementedError, f"{name} is not supported", flash, *given, **{name: value})
+    raises(NotImplementedError, "num_splits = 4 is not supported", flash, *given, num_splits=4)
+    raises(NotImplementedError, "num_splits = 2 is not supported", call, *given, num_splits=2)
+    raises(TypeError, "dropout_p", call, *given, dropout_p=0.1)
+    raises(ValueError, "need enable_gqa=True", attention_ladder.varlen_attn, *given)
+    raises(NotImplementedError, "E4M3 is not supported", call, q.to(E4M3), k.to(E4M3), v.to(E4M3), *given[3:])
+    raises(NotImplementedError, "torch.float32 is not supported", call, q.float(), k.float(), v.float(), *given[3:])
+    raises(NotImplementedError, "head_dim = 256 is not supported", call, *sequences(dim=256))
+    raises(TypeError, "one dtype", call, q.bfloat16(), *given[1:])
+    raises(ValueError, "q has 4 dimensions", call, q[None], *given[1:])
+    raises(ValueError, "k and v must have one shape", call, q, k, v[:-1], *given[3:])
+    raises(ValueError, "does not divide", call, q[:, :3], *given[1:])
+    raises(ValueError, "cu_seqlens_q must be a contiguous int32 tensor", call, q, k, v, cu_q.long(), cu_k, max_q, max_k)
+    raises(ValueError, "cu_seqlens_k must be a contiguous int32 tensor [4]", call, q, k, v, cu_q, cu_k[:3], max_q, max_k)
+    raises(ValueError, "cu_seqlens_k and block_table are None", call, q, k, v, cu_q, None, max_q, max_k)
+    raises(ValueError, "window_left is -2", call, *given, window_size=(-2, 0))
+    raises(ValueError, "softcap = -1", call, *given, softcap=-1.0)
+    raises(ValueError, "scale = 0 is not a positive", call, *given, scale=0.0)
+    raises(ValueError, "sinks must be a contiguous float32 tensor [4]", call, *given, sinks=torch.zeros(2))
+    pages, named = paged(given, 16)
+    raises(NotImplementedError, "page_size = 8 is not supported", call, *paged(given, 8)[0], **paged(given, 8)[1])
+    raises(ValueError, "block_table needs seqused_k", call, *pages, block_table=named["block_table"])
+    raises(ValueError, "both cu_seqlens_k and block_table", call, *pages[:4], cu_k, *pages[5:], **named)
+    raises(ValueError, "block_table must be an int32 tensor [3", call, *pages, **(named | {"block_table": named["block_table"][:2]}))
+    for place, name in enumerate("qkv"):
+        wanted = [x.clone().requires_grad_() if i == place else x for i, x in enumerate(given)]
+        raises(NotImplementedError, f"{name} requires a gradient: backward is not supported", call, *wanted)
+        raises(NotImplementedError, f"{name} requires a gradient: backward is not supported", OP_VARLEN, *wanted)
+    for right, named in ((given, {}), (pages, named), (given, {"window_size": (64, 0), "sinks": torch.zeros(4), "softcap": 30.0})):
+        if not torch.cuda.is_available():
+            missing = None
+            try:
+                call(*right, **named)
+            except (RuntimeError, ValueError) as error:
+                missing = str(error)
+            assert missing and lacks_gpu(missing), missing
+
+    # Nothing to read or write: no launch.
+    out, lse = call(q[:0], k, v, cu_q * 0, cu_k, 1, max_k, return_aux=Aux)
+    assert (out.shape, lse.shape) == ((0, 4, 64), (4, 0))
+    out, lse = call(q, k[:0], v[:0], cu_q, cu_k * 0, max_q, 0, return_aux=Aux)
+    assert not out.any() and (lse == float("-inf")).all()
+    sinks = torch.arange(4.0)
+    _, lse = call(q, k[:0], v[:0], cu_q, cu_k * 0, max_q, 0, return_aux=Aux, sinks=sinks)
+    assert torch.equal(lse, sinks[:, None].expand(4, len(q)))
+
+    def right_shapes(out, lse, device):
+        assert (out.shape, out.dtype, out.device) == (q.shape, F16, device)
+        assert (lse.shape, lse.dtype, lse.device) == ((4, len(q)), torch.float32, device)
+
+    right_shapes(*call(*[x.to("meta") if isinstance(x, torch.Tensor) else x for x in given], return_aux=Aux), torch.device("meta"))
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in given]
+        right_shapes(*call(*fake, return_aux=Aux), q.device)
+        right_shapes(*flash(*fake, causal=True, return_attn_probs=True), q.device)
+    seen = []
+
+    def backend(graph, _):
+        seen.append(graph)
+        return lambda *_: (q,)
+
+    compiled = torch.compile(lambda *x: call(*x, max_q, max_k, window_size=(-1, 0)), backend=backend, fullgraph=True)
+    assert isinstance(compiled(*given[:5]), torch.Tensor)
+    assert any(node.target in (OP_VARLEN, OP_VARLEN.default) for node in seen[0].graph.nodes), seen[0].graph
+
+
+def packed_sequences_with_gpu():
+    """Against float64: packed and in pages, windows, sinks, caps, and a graph whose lengths change."""
+
+    def right(result, given, **options):
+        (out, lse), (expected, expected_lse) = result, varlen_reference(given, **options)
+        assert ((out - expected).norm(dim=-1) <= ROW_BOUND[given[0].dtype] * expected.norm(dim=-1)).all()
+        lse_close(lse, expected_lse)
+
+    for dtype, dim, heads in itertools.product((F16, BF16), (64, 128), ((4, 4), (8, 2))):
+        given = sequences(dtype, "cuda", (5, 0, 130, 1), (70, 3, 130, 500), heads, dim)
+        call = functools.partial(attention_ladder.varlen_attn, return_aux=Aux, enable_gqa=True)
+        sinks = torch.randn(heads[0], device="cuda")
+        for named in ({}, {"window": (-1, 0)}, {"window": (64, 0), "sinks": sinks}, {"softcap": 30.0, "scale": 0.2}):
+            options = {"window_size" if name == "window" else name: value for name, value in named.items()}
+            right(call(*given, **options), given, **named)
+            for rows in (16, 64, 256):
+                pages, table = paged(given, rows, extra=2)
+                right(call(*pages, **table, **options), given, **named)
+        flash = attention_ladder.flash_attn_varlen_func(*given, causal=True, return_attn_probs=True)
+        right(flash, given, window=(-1, 0))
+    graph, late = torch.cuda.CUDAGraph(), sequences(F16, "cuda", (30, 40, 65), (90, 50, 63))
+    given = sequences(F16, "cuda")
+    with torch.cuda.graph(graph):
+        kept = call(*given[:5], 130, 130)
+    for values in (given, late):
+        for tensor, value in zip(given[:5], values[:5]):
+            tensor.copy_(value)
+        graph.replay()
+        torch.cuda.synchronize()
+        right(kept, given)
+
+
 def annotated():
     """The stub of the native module has its functions, with their arguments."""
     package = Path(attention_ladder.__file__).parent
@@ -989,6 +1170,7 @@ if __name__ == "__main__":
         Contexts().run()
         sys.exit()
     anywhere()
+    packed_sequences()
     annotated()
     native = attention_ladder._sdpa
     attention_ladder._sdpa = functools.partial(emulated, native)
@@ -996,6 +1178,7 @@ if __name__ == "__main__":
     attention_ladder._sdpa = native
     if torch.cuda.is_available():
         with_gpu()
+        packed_sequences_with_gpu()
         Contexts().run()
     else:
         assert "--gpu" not in sys.argv, "there is no GPU"

@@ -31,6 +31,14 @@ def name(q: torch.Tensor) -> str:
     return attention_ladder.variant(q, q, q, True, None, return_lse=True, batch_invariant=True) + attention_ladder.__version__
 
 
+def attend_to_sequences(q: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+    results = attention_ladder.varlen_attn(q, q, q, starts, starts, 512, 512, window_size=(-1, 0), sinks=None, softcap=30.0)
+    assert_type(results, torch.Tensor | tuple[torch.Tensor, torch.Tensor])
+    attention_ladder.flash_attn_varlen_func(q, q, q, starts, starts, 512, 512, causal=True)
+    attention_ladder.varlen_attn(q, q, q, starts, starts, 512, 512, is_causal=True)  # type: ignore[call-arg]
+    return results if isinstance(results, torch.Tensor) else results[0]
+
+
 def operator(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     out: torch.Tensor = torch.ops.attention_ladder.sdpa(q, q, q, is_causal=True)
     lse: torch.Tensor

@@ -1,5 +1,7 @@
 """Fused attention forward (SDPA; FP16, BF16 and FP8 E4M3) on NVIDIA GPUs, with log-sum-exps on request.
 
+`varlen_attn` and `flash_attn_varlen_func` take sequences of unequal lengths, packed one after the other or with keys in pages, on Hopper.
+
 Call `sdpa` directly; `torch.ops.attention_ladder.sdpa` and `sdpa_lse` are the same as registered operators, for torch.compile graphs.
 Tensors that are more than memory (subclasses, fake and meta tensors, transforms of torch.func, lazily negated ones) go through PyTorch's
 dispatcher, and are computed correctly or refused by name; gradients and tangents are refused. All launch on PyTorch's current stream,
@@ -9,7 +11,7 @@ fastest by a model of the times on this GPU, or on the most similar one that was
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload
 
 import torch
 from torch.autograd import profiler as _profiler
@@ -17,10 +19,11 @@ from torch.utils.flop_counter import register_flop_formula
 
 from . import _native
 
-__all__ = ["sdpa", "variant"]
+__all__ = ["flash_attn_varlen_func", "sdpa", "variant", "varlen_attn"]
 __version__: str = _native.__version__
 
 _sdpa = _native.sdpa
+_varlen = _native.varlen
 _is_compiling = torch.compiler.is_dynamo_compiling
 _empty_like, _empty_strided = torch.empty_like, torch.empty_strided
 _f16, _bf16, _f32, _e4m3 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
@@ -154,6 +157,145 @@ def variant(
     return _native.variant(q, k, v, is_causal, scale, return_lse, batch_invariant)
 
 
+class AuxRequest(Protocol):
+    """torch.nn.attention.varlen.AuxRequest, or an object like it."""
+
+    @property
+    def lse(self) -> bool: ...
+
+
+def varlen_attn(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seq_q: torch.Tensor,
+    cu_seq_k: torch.Tensor | None,
+    max_q: int,
+    max_k: int,
+    *,
+    return_aux: AuxRequest | None = None,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    enable_gqa: bool = False,
+    seqused_k: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    num_splits: int | None = None,
+    sinks: torch.Tensor | None = None,
+    softcap: float = 0.0,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Attention of sequences of unequal lengths, with the signature of torch.nn.attention.varlen.varlen_attn. On Hopper (sm_90).
+
+    query is [total_q, heads_q, head_dim], the sequences one after the other, key and value are [total_k, heads_kv, head_dim], or with
+    block_table [pages, page_size, heads_kv, head_dim], of float16 or bfloat16; head_dim is 64 or 128. Strides are arbitrary, as for
+    `sdpa`. cu_seq_q and cu_seq_k, int32 [batch + 1], ascend from 0: sequence b has rows cu_seq[b] to cu_seq[b + 1] - 1. max_q and max_k
+    are the most rows of a sequence. seqused_k, int32 [batch], counts the keys of each sequence, the first of those that it has. With
+    block_table, int32 [batch, pages of a sequence], cu_seq_k is None, seqused_k is needed, and page_size is a power of two from 16 to
+    32,768; entries behind the last key are not read. Lengths and pages stay on the GPU, so that a CUDA graph is valid for others.
+
+    window_size is the number of keys before and behind a query's own that it sees, -1 for all: (-1, 0) is the causal mask. Query i of a
+    sequence stands at key i + keys - queries. A query that sees no key gives 0. enable_gqa allows fewer key heads than query heads.
+    Beyond PyTorch: sinks, float32 [heads_q], are logits that take weight from every row of their head and have no value; with softcap
+    scaled scores s become softcap * tanh(s / softcap).
+
+    The result has the type and layout of query. If return_aux.lse is true it is the pair of that and the log-sum-exp of each row, sinks
+    included: float32 [heads_q, total_q], -inf for a row without keys. Keys are never split over blocks: num_splits is None, 0 or 1.
+
+    Raises like `sdpa`. Not supported, and refused by name: dropout, bias, gradients, other head sizes, float8_e4m3fn.
+    """
+    if not isinstance(query, torch.Tensor) or not isinstance(key, torch.Tensor):
+        raise TypeError("query and key must be torch.Tensor")
+    if not enable_gqa and query.shape[-2:-1] != key.shape[-2:-1]:
+        raise ValueError(f"query is {list(query.shape)} and key {list(key.shape)}: fewer key heads than query heads need enable_gqa=True")
+    return_lse = return_aux is not None and return_aux.lse
+    return _attend_varlen(
+        query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, scale, window_size, seqused_k, block_table, num_splits, sinks, softcap, return_lse
+    )
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_q: torch.Tensor | None = None,
+    seqused_k: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    qv: torch.Tensor | None = None,
+    q_descale: torch.Tensor | None = None,
+    k_descale: torch.Tensor | None = None,
+    v_descale: torch.Tensor | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: bool | None = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """`varlen_attn` with the signature of FlashAttention-3's function, and sinks. return_attn_probs returns the log-sum-exps, as there.
+
+    causal ends the window at the query: window_size[1] counts as 0. pack_gqa and deterministic change nothing. Not supported, and refused
+    by name: seqused_q, qv, q_descale, k_descale, v_descale, attention_chunk, sm_margin, and num_splits above 1.
+    """
+    del pack_gqa, deterministic
+    refused: dict[str, object] = {"seqused_q": seqused_q, "qv": qv, "q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
+    refused |= {"attention_chunk": attention_chunk or None, "sm_margin": sm_margin or None}
+    for name, value in refused.items():
+        if value is not None:
+            raise NotImplementedError(f"{name} is not supported")
+    left, right = window_size
+    window = (left, 0 if causal else right)
+    return _attend_varlen(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale, window, seqused_k, None, num_splits, sinks, softcap,
+        return_attn_probs,
+    )  # fmt: skip
+
+
+def _attend_varlen(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    scale: float | None,
+    window_size: tuple[int, int],
+    seqused_k: torch.Tensor | None,
+    block_table: torch.Tensor | None,
+    num_splits: int | None,
+    sinks: torch.Tensor | None,
+    softcap: float,
+    return_lse: bool,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    if num_splits not in (None, 0, 1):
+        raise NotImplementedError(f"num_splits = {num_splits} is not supported: keys are never split")
+    left, right = window_size
+    arrays = (seqused_k, block_table, sinks)
+    if not _is_compiling():
+        given = (q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, scale, left, right, *arrays, softcap)
+        done = _varlen(*given, return_lse, False)
+        if done is not None:
+            return done
+    out: torch.Tensor
+    lse: torch.Tensor
+    out, lse = torch.ops.attention_ladder.varlen(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, scale, left, right, *arrays, softcap
+    )
+    return (out, lse) if return_lse else out
+
+
+def _empty_varlen_lse(q: torch.Tensor) -> torch.Tensor:
+    rows, heads, _ = q.shape
+    return _empty_strided((heads, rows), (rows, 1), dtype=_f32, device=q.device)
+
+
 def _empty_out(q: torch.Tensor) -> torch.Tensor:
     return _empty_like(q, dtype=_f16) if q.dtype is _e4m3 else _empty_like(q)
 
@@ -185,8 +327,12 @@ _NO_BACKWARD = "backward is not supported: call it under torch.no_grad(), or on 
 _NAMES = ("q", "k", "v", "is_causal", "scale", "q_scale", "k_scale", "v_scale")
 
 
-def _refuse_derivatives(given: Iterable[object]) -> None:
-    for name, value in zip(_NAMES, given):
+_VARLEN_NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "scale", "window_left", "window_right")
+_VARLEN_NAMES += ("seqused_k", "block_table", "sinks", "softcap")
+
+
+def _refuse_derivatives(given: Iterable[object], names: Iterable[str] = _NAMES) -> None:
+    for name, value in zip(names, given):
         if isinstance(value, torch.Tensor):
             if value.requires_grad and torch.is_grad_enabled():
                 raise NotImplementedError(f"{name} requires a gradient: {_NO_BACKWARD}")
@@ -267,3 +413,57 @@ _ARGUMENTS = (
 _library = torch.library.Library("attention_ladder", "DEF")  # type: ignore[no-untyped-call]
 _register("sdpa", "Tensor", False)
 _register("sdpa_lse", "(Tensor, Tensor)", True)
+
+
+def _register_varlen() -> None:
+    # PyTorch leaves out trailing arguments that are the defaults.
+    def launch(
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        cu_seqlens_q: torch.Tensor,
+        cu_seqlens_k: _Given,
+        max_seqlen_q: int,
+        max_seqlen_k: int,
+        scale: float | None = None,
+        window_left: int = -1,
+        window_right: int = -1,
+        seqused_k: _Given = None,
+        block_table: _Given = None,
+        sinks: _Given = None,
+        softcap: float = 0.0,
+        *,
+        is_dispatched: bool = True,
+    ) -> _Results | None:
+        numbers = (max_seqlen_q, max_seqlen_k, scale, window_left, window_right)
+        arrays = (seqused_k, block_table, sinks)
+        return _varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *numbers, *arrays, softcap, True, is_dispatched)
+
+    def shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: object) -> _Results:
+        if q.dtype not in (_f16, _bf16):
+            raise NotImplementedError(f"{q.dtype} is not supported: q, k and v are float16 or bfloat16")
+        if q.dim() != 3 or k.dim() not in (3, 4) or k.shape != v.shape:
+            raise ValueError(f"q is {list(q.shape)}, k {list(k.shape)} and v {list(v.shape)}: expected [rows, heads, head_dim]")
+        return _empty_like(q), _empty_varlen_lse(q)
+
+    def autograd(keys: Any, *given: Any) -> Any:
+        results = launch(*given, is_dispatched=False)
+        if results is not None:
+            return results
+        _refuse_derivatives(given, _VARLEN_NAMES)
+        with torch._C._AutoDispatchBelowAutograd():
+            return op.redispatch(keys & torch._C._after_autograd_keyset, *given)
+
+    schema = (
+        "varlen(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor? cu_seqlens_k, SymInt max_seqlen_q, SymInt max_seqlen_k, "
+        "Scalar? scale=None, SymInt window_left=-1, SymInt window_right=-1, Tensor? seqused_k=None, Tensor? block_table=None, "
+        "Tensor? sinks=None, float softcap=0.0) -> (Tensor, Tensor)"
+    )
+    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
+    op = torch.ops.attention_ladder.varlen.default
+    _library.impl("varlen", launch, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    _library.impl("varlen", autograd, "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
+    torch.library.register_fake("attention_ladder::varlen", shapes, lib=_library)
+
+
+_register_varlen()

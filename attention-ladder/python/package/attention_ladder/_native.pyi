@@ -35,3 +35,22 @@ def check(
 def variant(
     q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None, return_lse: bool, batch_invariant: bool, /
 ) -> str: ...
+def varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_q: Tensor,
+    cu_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    scale: float | None,
+    window_left: int,
+    window_right: int,
+    seqused_k: Tensor | None,
+    block_table: Tensor | None,
+    sinks: Tensor | None,
+    softcap: float,
+    return_lse: bool,
+    is_dispatched: bool,
+    /,
+) -> Tensor | tuple[Tensor, Tensor] | None: ...
