@@ -154,8 +154,7 @@ typedef struct AttentionLadderVarlenCall {
   int32_t heads_q;
   // Key and value heads; divides heads_q: query head h reads key head h / (heads_q / heads_kv).
   int32_t heads_kv;
-  // Queries of the longest sequence, at most 2^24; results are right if it is exceeded by
-  // sequences of cu_seqlens_q, and late.
+  // Queries of the longest sequence, at most 2^24; it bounds the number of blocks.
   int32_t max_seqlen_q;
   // Keys of the longest sequence, at most 2^24.
   int32_t max_seqlen_k;

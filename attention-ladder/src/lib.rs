@@ -167,8 +167,7 @@ pub struct AttentionLadderVarlenCall {
     pub heads_q: i32,
     /// Key and value heads; divides heads_q: query head h reads key head h / (heads_q / heads_kv).
     pub heads_kv: i32,
-    /// Queries of the longest sequence, at most 2^24; results are right if it is exceeded by
-    /// sequences of cu_seqlens_q, and late.
+    /// Queries of the longest sequence, at most 2^24; it bounds the number of blocks.
     pub max_seqlen_q: i32,
     /// Keys of the longest sequence, at most 2^24.
     pub max_seqlen_k: i32,

@@ -327,8 +327,10 @@ _NO_BACKWARD = "backward is not supported: call it under torch.no_grad(), or on 
 _NAMES = ("q", "k", "v", "is_causal", "scale", "q_scale", "k_scale", "v_scale")
 
 
-_VARLEN_NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "scale", "window_left", "window_right")
-_VARLEN_NAMES += ("seqused_k", "block_table", "sinks", "softcap")
+_VARLEN_NAMES = (
+    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "scale", "window_left", "window_right"),
+    *("seqused_k", "block_table", "sinks", "softcap"),
+)
 
 
 def _refuse_derivatives(given: Iterable[object], names: Iterable[str] = _NAMES) -> None:
