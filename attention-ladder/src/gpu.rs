@@ -40,8 +40,15 @@ struct Gpu {
     plans: RwLock<TwoGenerationCache<PlanKey, Plan>>,
     /// The stage of calls on sequences.
     served: LoadedStage,
-    /// The plans of its kernels, by dtype and head_dim, with any grid.
-    served_plans: RwLock<HashMap<(Dtype, usize), Plan>>,
+    /// The plans of its kernels, with any grid.
+    served_plans: RwLock<HashMap<Instance, Plan>>,
+}
+
+/// The element type and head size that a kernel is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Instance {
+    dtype: Dtype,
+    head_dim: usize,
 }
 
 /// Everything that the choice of a variant depends on.
@@ -289,7 +296,10 @@ impl Gpu {
     /// Returns the plan for a problem of sequences. A context is current.
     fn served_plan(&self, problem: &Problem) -> Result<Plan, Failure> {
         let prepared = self.served.prepare(choice::SERVED_VARIANT, problem)?;
-        let key = (problem.dtype, problem.shape.head_dim);
+        let key = Instance {
+            dtype: problem.dtype,
+            head_dim: problem.shape.head_dim,
+        };
         let cached = self
             .served_plans
             .read()
@@ -340,8 +350,10 @@ impl Gpu {
     fn load_plan(&self, stage: &LoadedStage, prepared: &Prepared<'_>) -> Result<Plan, Failure> {
         let id = stage.info().id;
         if stage.attention.artifacts().fatbin.is_none() {
-            let stage = id.to_string();
-            return Err(CudaError::NotBuilt { stage }.into());
+            let not_built = CudaError::NotBuilt {
+                stage: id.to_string(),
+            };
+            return Err(not_built.into());
         }
         let kernel = prepared.kernel;
         let no_code = |error| CudaError::NoCode {
