@@ -751,6 +751,7 @@ def packed_sequences():
         fake = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in given]
         right_shapes(*call(*fake, return_aux=Aux), q.device)
         right_shapes(*flash(*fake, causal=True, return_attn_probs=True), q.device)
+        right_shapes(*OP_VARLEN(*fake, softcap=30.0), q.device)
     seen = []
 
     def backend(graph, _):

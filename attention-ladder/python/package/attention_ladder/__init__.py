@@ -441,7 +441,7 @@ def _register_varlen() -> None:
         arrays = (seqused_k, block_table, sinks)
         return _varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *numbers, *arrays, softcap, True, is_dispatched)
 
-    def shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: object) -> _Results:
+    def shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: object, **named: object) -> _Results:
         if q.dtype not in (_f16, _bf16):
             raise NotImplementedError(f"{q.dtype} is not supported: q, k and v are float16 or bfloat16")
         if q.dim() != 3 or k.dim() not in (3, 4) or k.shape != v.shape:
