@@ -295,21 +295,36 @@ mod tests {
         assert_eq!(ids, LIBRARY);
     }
 
-    /// Adds what a stage declares less than its predecessor.
+    /// Returns the predecessor of a stage, that one's, and so on.
+    fn ancestors<'a>(stage: &LoadedStage, stages: &'a [LoadedStage]) -> Vec<&'a LoadedStage> {
+        let mut before = Vec::new();
+        let mut next = stage.info().predecessor;
+        while let Some(id) = next {
+            let ancestor = stages.iter().find(|other| other.info().id == id);
+            before.extend(ancestor);
+            next = ancestor.and_then(|found| found.info().predecessor);
+        }
+        before
+    }
+
+    /// Adds what a stage declares less than the nearest stage before it with the same element type.
     fn add_weaker_declarations(
         stage: &LoadedStage,
-        predecessor: Option<&LoadedStage>,
+        stages: &[LoadedStage],
         weaker: &mut BTreeSet<String>,
     ) {
         let id = stage.info().id;
+        let before = ancestors(stage, stages);
         for kernel in &stage.kernels {
             let dtype = kernel.dtype;
-            let alike = predecessor
-                .and_then(|before| before.kernels.iter().find(|other| other.dtype == dtype));
-            let (probability, lse) = match (alike, predecessor) {
-                (Some(other), _) => (other.probability, other.lse),
-                (None, Some(_)) => (Probability::half(dtype), false),
-                (None, None) => (Probability::F32, false),
+            let alike = before
+                .iter()
+                .flat_map(|ancestor| &ancestor.kernels)
+                .find(|other| other.dtype == dtype);
+            let (probability, lse) = match alike {
+                Some(other) => (other.probability, other.lse),
+                None if before.is_empty() => (Probability::F32, false),
+                None => (Probability::half(dtype), false),
             };
             let exact_first = Probability::declarable(dtype);
             let rank = |wanted| exact_first.iter().position(|other| *other == wanted);
@@ -330,10 +345,7 @@ mod tests {
         let stages = load().unwrap();
         let mut weaker = BTreeSet::new();
         for stage in &stages {
-            let predecessor = stages
-                .iter()
-                .find(|other| stage.info().predecessor == Some(other.info().id));
-            add_weaker_declarations(stage, predecessor, &mut weaker);
+            add_weaker_declarations(stage, &stages, &mut weaker);
         }
         let expected = [
             "stage10-fp8: P of e4m3",
