@@ -129,19 +129,30 @@ fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
         head_dim: extent("head_dim", call.head_dim)?,
         serving: Serving::DENSE,
     };
-    if call.softmax_scale == 0.0 {
+    scaled_problem(shape, dtype, mask, call.softmax_scale)
+}
+
+/// Returns a problem with a softmax scale as C has it: 0 for the default.
+pub(crate) fn scaled_problem(
+    shape: Shape,
+    dtype: Dtype,
+    mask: Mask,
+    softmax_scale: f32,
+) -> Result<Problem, Failure> {
+    if softmax_scale == 0.0 {
         Ok(Problem::new(shape, dtype, mask)?)
     } else {
-        Ok(Problem::with_scale(shape, dtype, mask, call.softmax_scale)?)
+        Ok(Problem::with_scale(shape, dtype, mask, softmax_scale)?)
     }
 }
 
-fn extent(name: &str, value: i32) -> Result<usize, Failure> {
-    usize::try_from(value).map_err(|_| {
-        invalid(format!(
+pub(crate) fn extent(name: &str, value: i32) -> Result<usize, Failure> {
+    match usize::try_from(value) {
+        Ok(extent) if extent > 0 => Ok(extent),
+        _ => Err(invalid(format!(
             "{name} is {value}: every extent of a problem is at least 1"
-        ))
-    })
+        ))),
+    }
 }
 
 /// A dense array beside the tensors in GPU memory, of elements of 4 bytes; its address may be null.

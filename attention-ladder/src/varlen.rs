@@ -1,7 +1,10 @@
 //! A call on sequences of lengths of their own from C, checked: the problem of the longest, and the
 //! argument of its launch.
 
-use crate::call::{Array, OUTPUT_BYTES, Operands, invalid, mask, refuse_null, tensor, unsupported};
+use crate::call::{
+    Array, OUTPUT_BYTES, Operands, extent, invalid, mask, refuse_null, scaled_problem, tensor,
+    unsupported,
+};
 use crate::failure::Failure;
 use crate::{AttentionLadderTensor, AttentionLadderVarlenCall};
 use common::maps::{self, BoxRows, TensorMap};
@@ -123,20 +126,7 @@ fn problem(call: &AttentionLadderVarlenCall) -> Result<Problem, Failure> {
             ..Serving::DENSE
         },
     };
-    if call.softmax_scale == 0.0 {
-        Ok(Problem::new(shape, dtype, mask)?)
-    } else {
-        Ok(Problem::with_scale(shape, dtype, mask, call.softmax_scale)?)
-    }
-}
-
-fn extent(name: &str, value: i32) -> Result<usize, Failure> {
-    match usize::try_from(value) {
-        Ok(extent) if extent > 0 => Ok(extent),
-        _ => Err(invalid(format!(
-            "{name} is {value}: every extent of a problem is at least 1"
-        ))),
-    }
+    scaled_problem(shape, dtype, mask, call.softmax_scale)
 }
 
 /// Returns the rows of a page, if there are pages.
@@ -259,4 +249,4 @@ fn arrays(call: &AttentionLadderVarlenCall, extents: &Extents) -> [Array; 6] {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use std::ptr::{null, null_mut};
 
 /// Three sequences of at most 200 queries and 300 keys, one after the other: 350 and 700 rows of 8
 /// and 2 heads, as rows of a tensor [rows, heads, 64].
-fn packed() -> AttentionLadderVarlenCall {
+pub(crate) fn packed() -> AttentionLadderVarlenCall {
     let tensor = |address: usize, heads: i64| AttentionLadderTensor {
         data: address as *mut _,
         scales: null(),

@@ -6,6 +6,7 @@ use crate::call::Checked;
 use crate::choice::STAGES;
 use crate::failure::{Code, Failure};
 use crate::varlen::CheckedVarlen;
+use crate::varlen::tests::packed;
 use crate::{AttentionLadderCall, AttentionLadderTensor, AttentionLadderVarlenCall};
 use common::problem::Problem;
 use common::stage::{Artifacts, Attention, Kernel, LoadedStage, StageInfo, Unsupported};
@@ -222,42 +223,15 @@ fn call(heads: i32) -> Checked {
 
 /// Returns a call on two packed sequences of at most `longest` rows of 8 and 2 heads.
 fn varlen_call(longest: i32) -> AttentionLadderVarlenCall {
-    let tensor = |address: usize, heads: i64| AttentionLadderTensor {
-        data: address as *mut _,
-        scales: null(),
-        batch_stride: 0,
-        head_stride: 64,
-        row_stride: heads * 64,
-    };
     AttentionLadderVarlenCall {
-        q: tensor(1 << 30, 8),
-        k: tensor(2 << 30, 2),
-        v: tensor(3 << 30, 2),
-        o: tensor(4 << 30, 8),
-        lse: null_mut(),
-        cu_seqlens_q: 0x1000 as *const _,
-        cu_seqlens_k: 0x2000 as *const _,
-        seqused_k: null(),
-        block_table: null(),
-        sinks: null(),
         dtype: crate::ATTENTION_LADDER_F16,
         mask: crate::ATTENTION_LADDER_CAUSAL,
         batch: 2,
-        heads_q: 8,
-        heads_kv: 2,
         max_seqlen_q: longest,
         max_seqlen_k: longest,
-        head_dim: 64,
         total_q: 2 * longest,
         total_k: 2 * longest,
-        pages: 0,
-        page_size: 0,
-        block_table_stride: 0,
-        window_left: -1,
-        window_right: -1,
-        softcap: 0.0,
-        softmax_scale: 0.0,
-        flags: 0,
+        ..packed()
     }
 }
 
