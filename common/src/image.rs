@@ -11,6 +11,7 @@ use crate::placement::Placement;
 use crate::serving::Relocation;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use crate::placement::STRIDE_ALIGN;
 
@@ -108,7 +109,7 @@ struct Places {
     /// `[batch, heads, rows, head_dim]` of the tensor in memory.
     extents: [usize; 4],
     /// The row in memory of each row; `None` where there is none.
-    rows: Vec<Option<usize>>,
+    rows: Arc<[Option<usize>]>,
     /// The rows that exist, as they follow each other in memory.
     in_memory: Vec<usize>,
 }
@@ -308,18 +309,23 @@ impl Image {
     /// Names an offset: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]".
     pub fn describe(&self, offset: usize) -> String {
         let Some(row) = self.last_row_before(offset) else {
-            return match self.element_ranges().next() {
-                Some(range) if self.places.is_none() => {
-                    format!("{} bytes before {}", range.start - offset, self.row_name(0))
-                }
-                _ => "before the first row that exists".to_string(),
-            };
+            return self.describe_before(offset);
         };
         let end = self.row_range(row).map_or(offset, |range| range.end);
         match offset.checked_sub(end) {
             None => self.row_name(row),
             Some(past) => format!("{past} bytes past the end of {}", self.row_name(row)),
         }
+    }
+
+    /// Names an offset before the first row in memory: "6 bytes before row [0, 0, 0]".
+    fn describe_before(&self, offset: usize) -> String {
+        if self.existing_rows() == 0 {
+            return "in a tensor without a row".to_string();
+        }
+        let first = self.row_at(0);
+        let start = self.row_range(first).map_or(offset, |range| range.start);
+        format!("{} bytes before {}", start - offset, self.row_name(first))
     }
 
     /// Moves rows so far apart that nearly every offset and stride takes more than 32 bits. Rows of
@@ -456,7 +462,7 @@ impl Places {
             .collect();
         Self {
             extents: moved.extents,
-            rows: moved.rows.clone(),
+            rows: Arc::clone(&moved.rows),
             in_memory,
         }
     }

@@ -11,6 +11,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The least rows of a page: one box of TMA.
 pub const LEAST_PAGE_ROWS: usize = 16;
@@ -341,7 +342,7 @@ pub struct Relocation {
     pub extents: [usize; 4],
     /// The row in memory of each row of the problem, in its order; `None` where there is no such
     /// row.
-    pub rows: Vec<Option<usize>>,
+    pub rows: Arc<[Option<usize>]>,
 }
 
 impl Relocation {
@@ -350,7 +351,7 @@ impl Relocation {
         let [batch, heads, rows, _] = self.extents;
         Self {
             extents: [batch, heads, rows, columns],
-            rows: self.rows.clone(),
+            rows: Arc::clone(&self.rows),
         }
     }
 
@@ -470,7 +471,7 @@ fn packed(
     Relocation {
         // A tensor without a row is none.
         extents: [1, heads, total.max(1), dim],
-        rows,
+        rows: rows.into(),
     }
 }
 
@@ -481,7 +482,10 @@ fn padded(sequences: &[Sequence], extents: [usize; 4]) -> Relocation {
     for row in existing(sequences, heads, room, |sequence| sequence.keys) {
         rows[row] = Some(row);
     }
-    Relocation { extents, rows }
+    Relocation {
+        extents,
+        rows: rows.into(),
+    }
 }
 
 /// A page table, whose pages lie in any order.
@@ -527,7 +531,7 @@ impl Paging {
         }
         Relocation {
             extents: [self.count, heads, self.page_rows, dim],
-            rows,
+            rows: rows.into(),
         }
     }
 }

@@ -115,8 +115,8 @@ pub enum Unsupported {
         head_dim: usize,
     },
     #[error(
-        "{variant} takes equal sequences in dense tensors alone, not {serving}; a variant of \
-         stage14-served does"
+        "{variant} takes equal sequences in dense tensors alone, not {serving}; take a variant of a \
+         stage that serves them"
     )]
     Serving { variant: String, serving: Serving },
     #[error("{variant} does not support this problem: {reason}")]

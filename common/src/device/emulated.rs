@@ -4,6 +4,7 @@ use super::{Execution, Staged};
 use crate::image::Image;
 use crate::maps::{self, BoxRows, TableAddresses, TensorMap};
 use crate::params::AttentionServed;
+use crate::serving::Tables;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory};
 use emulator::{Entry, Fault, Launch, Place, Schedule, TraceReport};
@@ -72,28 +73,24 @@ struct Table {
 }
 
 impl Table {
-    fn new<T, const N: usize>(
-        name: &'static str,
-        values: &[T],
-        bytes_of: impl Fn(&T) -> [u8; N],
-    ) -> Self {
-        let bytes: Vec<u8> = values.iter().flat_map(bytes_of).collect();
+    fn new(name: &'static str, bytes: &[u8]) -> Self {
         Self {
             name,
-            bytes: AlignedBytes::copy_of(&bytes),
+            bytes: AlignedBytes::copy_of(bytes),
         }
     }
 
     /// Makes the arrays of a launch.
     fn all(staged: &Staged) -> [Self; 5] {
-        let tables = staged.tables.clone().unwrap_or_default();
-        let integers = |name, values: &[i32]| Self::new(name, values, |value| value.to_ne_bytes());
+        let none = Tables::default();
+        let tables = staged.tables.as_ref().unwrap_or(&none);
+        let integers = |name, values| Self::new(name, &ne_bytes(values, i32::to_ne_bytes));
         [
             integers("the starts of queries", &tables.q_starts),
             integers("the starts of keys", &tables.kv_starts),
             integers("the numbers of used keys", &tables.kv_used),
             integers("the page table", &tables.pages),
-            Self::new("the sinks", &tables.sinks, |value| value.to_ne_bytes()),
+            Self::new("the sinks", &ne_bytes(&tables.sinks, f32::to_ne_bytes)),
         ]
     }
 
@@ -121,7 +118,8 @@ impl Buffers {
     fn new(staged: &Staged, boxes: Option<BoxRows>, with_lse: bool) -> Result<Self, Fault> {
         let operands = staged.inputs.each_ref();
         let mut images = operands.map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
-        let mut scales = operands.map(|operand| AlignedBytes::copy_of(&ne_bytes(&operand.scales)));
+        let mut scales = operands
+            .map(|operand| AlignedBytes::copy_of(&ne_bytes(&operand.scales, f32::to_ne_bytes)));
         let mut output = AlignedBytes::copy_of(&staged.output.bytes);
         let mut log_sum_exps = with_lse.then(|| AlignedBytes::copy_of(&staged.lse.bytes));
         let scale_addresses = scales.each_mut().map(|bytes| match bytes.len {
@@ -216,11 +214,8 @@ impl Buffers {
     }
 }
 
-fn ne_bytes(values: &[f32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_ne_bytes())
-        .collect()
+fn ne_bytes<T: Copy>(values: &[T], bytes: impl Fn(T) -> [u8; 4]) -> Vec<u8> {
+    values.iter().flat_map(|value| bytes(*value)).collect()
 }
 
 /// The items that a block of a persistent kernel takes in the emulator: enough to use each slot of

@@ -61,18 +61,13 @@ pub fn draw(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
     case
 }
 
-/// Draws a case of sequences as they are served, three times in four; it is otherwise that of
-/// [`draw`].
+/// Draws a case of sequences as they are served, three times in four and never in E4M3; it is
+/// otherwise that of [`draw`].
 pub fn draw_served(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
     let mut case = draw(seed, index, dtypes);
     let mut random = Random::new(seed ^ SERVED, index);
-    if random.is_one_in(4) {
-        return case;
-    }
-    let family = case.family;
-    case.problem.shape.serving = random.serving(&case.problem.shape, family);
-    if case.problem.dtype == Dtype::E4m3 {
-        case.problem.shape.serving = Serving::DENSE;
+    if case.problem.dtype != Dtype::E4m3 && !random.is_one_in(4) {
+        case.problem.shape.serving = random.serving(&case.problem.shape, case.family);
     }
     case
 }

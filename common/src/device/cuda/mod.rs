@@ -18,6 +18,7 @@ use crate::limits::DeviceLimits;
 use crate::maps::{self, TableAddresses, TensorMap};
 use crate::params::AttentionServed;
 use crate::problem::Problem;
+use crate::serving::Tables;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Reading, Telemetry};
 use cudarc::driver::sys::{
@@ -386,7 +387,8 @@ impl CudaDevice {
     }
 
     fn upload_tables(&self, staged: &Staged) -> Result<DeviceTables, CudaError> {
-        let tables = staged.tables.clone().unwrap_or_default();
+        let none = Tables::default();
+        let tables = staged.tables.as_ref().unwrap_or(&none);
         Ok(DeviceTables {
             q_starts: self.upload_some(&tables.q_starts)?,
             kv_starts: self.upload_some(&tables.kv_starts)?,
@@ -493,9 +495,9 @@ impl CudaDevice {
             Argument::Attention(attention) => launch.arg(&**attention),
         };
         // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one
-        // u64, and every entry of a stage takes AttentionServed, or what it begins with, by value. Its
-        // addresses are allocations that the caller keeps until the stream has been waited for.
-        // What a kernel does within is checked by the gates (guard bands around every tensor,
+        // u64, and every entry of a stage takes AttentionServed, or what it begins with, by value.
+        // Its addresses are allocations that the caller keeps until the stream has been waited
+        // for. What a kernel does within is checked by the gates (guard bands around every tensor,
         // inputs compared afterwards, compute-sanitizer).
         let launched = unsafe { launch.launch(kernel.config) };
         launched
