@@ -146,13 +146,24 @@ pub(crate) fn scaled_problem(
     }
 }
 
-pub(crate) fn extent(name: &str, value: i32) -> Result<usize, Failure> {
-    match usize::try_from(value) {
-        Ok(extent) if extent > 0 => Ok(extent),
-        _ => Err(invalid(format!(
-            "{name} is {value}: every extent of a problem is at least 1"
-        ))),
+/// Returns an extent, and refuses one below 0. [`Problem`] refuses 0, a head_dim of 0 among those
+/// that no kernel supports.
+fn extent(name: &str, value: i32) -> Result<usize, Failure> {
+    usize::try_from(value).map_err(|_| below_one(name, value))
+}
+
+/// Returns an extent, and refuses one below 1.
+pub(crate) fn positive_extent(name: &str, value: i32) -> Result<usize, Failure> {
+    match extent(name, value)? {
+        0 => Err(below_one(name, value)),
+        extent => Ok(extent),
     }
+}
+
+fn below_one(name: &str, value: i32) -> Failure {
+    invalid(format!(
+        "{name} is {value}: every extent of a problem is at least 1"
+    ))
 }
 
 /// A dense array beside the tensors in GPU memory, of elements of 4 bytes; its address may be null.
@@ -546,6 +557,7 @@ mod tests {
         expect_unsupported(|c| c.mask = 2, "mask 2 is not supported");
         expect_unsupported(|c| c.flags = 2, "flags 2 are not supported");
         expect_unsupported(|c| c.head_dim = 96, "head_dim = 96 is not supported");
+        expect_unsupported(|c| c.head_dim = 0, "head_dim = 0 is not supported");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! argument of its launch.
 
 use crate::call::{
-    Array, OUTPUT_BYTES, Operands, extent, invalid, mask, refuse_null, scaled_problem, tensor,
-    unsupported,
+    Array, OUTPUT_BYTES, Operands, invalid, mask, positive_extent, refuse_null, scaled_problem,
+    tensor, unsupported,
 };
 use crate::failure::Failure;
 use crate::{AttentionLadderTensor, AttentionLadderVarlenCall};
@@ -115,12 +115,12 @@ fn problem(call: &AttentionLadderVarlenCall) -> Result<Problem, Failure> {
         )));
     }
     let shape = Shape {
-        batch: extent("batch", call.batch)?,
-        heads_q: extent("heads_q", call.heads_q)?,
-        heads_kv: extent("heads_kv", call.heads_kv)?,
-        seq_q: extent("max_seqlen_q", call.max_seqlen_q)?,
-        seq_kv: extent("max_seqlen_k", call.max_seqlen_k)?,
-        head_dim: extent("head_dim", call.head_dim)?,
+        batch: positive_extent("batch", call.batch)?,
+        heads_q: positive_extent("heads_q", call.heads_q)?,
+        heads_kv: positive_extent("heads_kv", call.heads_kv)?,
+        seq_q: positive_extent("max_seqlen_q", call.max_seqlen_q)?,
+        seq_kv: positive_extent("max_seqlen_k", call.max_seqlen_k)?,
+        head_dim: positive_extent("head_dim", call.head_dim)?,
         serving: Serving {
             page_rows: page_rows(call)?,
             ..Serving::DENSE
@@ -149,7 +149,7 @@ fn page_rows(call: &AttentionLadderVarlenCall) -> Result<Option<u16>, Failure> {
              a power of two from {LEAST_PAGE_ROWS} to {MOST_PAGE_ROWS}"
         )));
     }
-    let entries = extent("block_table_stride", call.block_table_stride)?;
+    let entries = positive_extent("block_table_stride", call.block_table_stride)?;
     let is_used_whole = call.seqused_k.is_null();
     if is_used_whole && (entries * rows as usize) < call.max_seqlen_k.max(0) as usize {
         return Err(invalid(format!(
@@ -207,15 +207,15 @@ impl Extents {
         let q = if call.cu_seqlens_q.is_null() {
             shape.q_extents()
         } else {
-            let rows = extent("total_q", call.total_q)?;
+            let rows = positive_extent("total_q", call.total_q)?;
             [1, shape.heads_q, rows, shape.head_dim]
         };
         let kv = if !call.block_table.is_null() {
-            let pages = extent("pages", call.pages)?;
-            let rows = extent("page_size", call.page_size)?;
+            let pages = positive_extent("pages", call.pages)?;
+            let rows = positive_extent("page_size", call.page_size)?;
             [pages, shape.heads_kv, rows, shape.head_dim]
         } else if !call.cu_seqlens_k.is_null() {
-            let rows = extent("total_k", call.total_k)?;
+            let rows = positive_extent("total_k", call.total_k)?;
             [1, shape.heads_kv, rows, shape.head_dim]
         } else {
             shape.kv_extents()
