@@ -3,7 +3,7 @@
 
 #include <attn/observe.cuh>
 #include <attn/wgmma_rows.cuh>
-#include "schedule.cuh"
+#include "rows.cuh"
 
 namespace {
 
@@ -35,11 +35,14 @@ __device__ __forceinline__ void start_store(const AttentionServed &served, typen
     const int valid = item.lengths.queries - row; // of the 16 rows: those that exist
  ATTN_PLACES(at, item.sequence, head, row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
  ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
+    const attn::RowState sink = state_of_sink(served, head, scale_log2);
     float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         state[half].template join<4>();
-        factor[half] = state[half].inverse_sum();
+        const attn::RowState keys = state[half];
+        state[half].merge(sink);
+        factor[half] = state[half].factor(keys) * state[half].inverse_sum();
     }
     attn::scale_rows(o_acc, factor);
     auto &tile = smem.row_tiles[slot];

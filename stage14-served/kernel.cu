@@ -145,7 +145,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         skip(item_tile, tile + 1);
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-        state[0] = state[1] = first_state(served, item.head_of(warp), scale, lane);
+        state[0] = state[1] = attn::RowState::empty();
         if (tile < last_tile) { // the warpgroup's rows, if there are any, see no key
             skip(tile, item.first_tile);
             store();

@@ -27,14 +27,15 @@ __device__ __forceinline__ void cap_scores(float (&s)[COUNT], float scale) {
     for (int i = 0; i < COUNT; ++i) s[i] = 1.0f - __fdividef(2.0f, 1.0f + attn::exp2_approx(s[i] * scale_log2));
 }
 
-// A row of `head` that has seen no key. A sink is one that all rows see, and that adds nothing to the output: one of the lanes that share
-// the row has it in its sum. A sink of -inf is none.
-__device__ __forceinline__ attn::RowState first_state(const AttentionServed &served, int head, float scale_log2, int lane) {
+// The state of a row that has seen nothing but its head's sink: a key that all rows see, and that adds nothing to the output. `state` is
+// merged with it when a row's keys are summed up. As the first maximum of the loop it would make small numbers of the probabilities, and
+// those of a half lose bits: under a sink 40 above the scores they would be zeros.
+__device__ __forceinline__ attn::RowState state_of_sink(const AttentionServed &served, int head, float scale_log2) {
     if (served.serving.sinks == nullptr) return attn::RowState::empty();
     float max = served.serving.sinks[head] * attn::LOG2_E;
-    if (attn::is_far(max)) max = __fdividef(max, attn::far_ratio(scale_log2)); // as RowState has those
-    if (max < -FLT_MAX) return attn::RowState::empty();
-    return {max, lane % 4 == 0 ? 1.0f : 0.0f};
+    if (attn::is_far(max)) max = __fdividef(max, scale_log2) * attn::far_scale(scale_log2); // as RowState has those
+    if (max < -FLT_MAX) return attn::RowState::empty(); // -inf is none
+    return {max, 1.0f};
 }
 
 } // namespace

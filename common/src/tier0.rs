@@ -133,7 +133,17 @@ pub fn served() -> Vec<Case> {
         cases.push(served_case(Dtype::F16, &SCHEDULES[..]));
         cases.push(served_case(Dtype::Bf16, ONCE));
     }
+    cases.push(case_far_below_sinks());
     cases
+}
+
+/// Returns rows whose scores all lie far below their sink: probabilities that were relative to the
+/// sink would be subnormal halves.
+fn case_far_below_sinks() -> Case {
+    let extents = "1x2x29:149x64+sinks";
+    let mut far_below = case(extents, Dtype::F16, Mask::Full, Family::AllNegative, ONCE);
+    far_below.problem.softmax_scale = OTHER_SCALE;
+    far_below
 }
 
 /// A softmax scale far from 1/8 and 1/sqrt(128).
