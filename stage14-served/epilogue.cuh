@@ -28,7 +28,6 @@ template <class Preset>
 __device__ __forceinline__ void start_store(const AttentionServed &served, typename Preset::Shared &smem, int slot, int warp, int lane,
                                             float (&o_acc)[Preset::HEAD_DIM / 2], attn::RowState (&state)[2], float scale_log2) {
     using Element = typename Preset::Element;
-    constexpr int CHUNKS = Preset::RowTile::ROW_BYTES / 16; // of a row
     const AttentionLaunch &launch = served.launch;
     const Item item = smem.items[slot];
     const int head = item.head_of(warp), row = item.row_of(warp), o_row = item.q_start + row;
@@ -59,11 +58,12 @@ __device__ __forceinline__ void start_store(const AttentionServed &served, typen
             attn::tma_store_commit();
         }
     } else {
+        const int chunks = served.serving.head_dim / 8; // of a row
 #pragma unroll 1
-        for (int chunk = lane; chunk < valid * CHUNKS; chunk += 32) {
-            auto *const o = attn::row_address<typename Element::Storage>(launch.params.o, item.q_batch, head, o_row + chunk / CHUNKS);
-            reinterpret_cast<uint4 *>(o)[chunk % CHUNKS] =
-                *reinterpret_cast<const uint4 *>(tile.at(warp * 16 + chunk / CHUNKS, chunk % CHUNKS));
+        for (int chunk = lane; chunk < valid * chunks; chunk += 32) {
+            auto *const o = attn::row_address<typename Element::Storage>(launch.params.o, item.q_batch, head, o_row + chunk / chunks);
+            reinterpret_cast<uint4 *>(o)[chunk % chunks] =
+                *reinterpret_cast<const uint4 *>(tile.at(warp * 16 + chunk / chunks, chunk % chunks));
         }
         __syncwarp(); // all lanes have read the slot, before one of them frees it
     }

@@ -129,7 +129,15 @@ fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
         head_dim: extent("head_dim", call.head_dim)?,
         serving: Serving::DENSE,
     };
-    scaled_problem(shape, dtype, mask, call.softmax_scale)
+    let problem = scaled_problem(shape, dtype, mask, call.softmax_scale)?;
+    if !problem.is_dense() {
+        return Err(unsupported(format!(
+            "head_dim = {} is not supported: 64 or 128; attention_ladder_varlen takes multiples of 8 \
+             up to 128",
+            shape.head_dim
+        )));
+    }
+    Ok(problem)
 }
 
 /// Returns a problem with a softmax scale as C has it: 0 for the default.

@@ -298,7 +298,7 @@ impl Gpu {
         let prepared = self.served.prepare(choice::SERVED_VARIANT, problem)?;
         let key = Instance {
             dtype: problem.dtype,
-            head_dim: problem.shape.head_dim,
+            head_dim: problem.shape.compiled_head_dim(),
         };
         let cached = self
             .served_plans

@@ -171,7 +171,7 @@ pub struct AttentionLadderVarlenCall {
     pub max_seqlen_q: i32,
     /// Keys of the longest sequence, at most 2^24.
     pub max_seqlen_k: i32,
-    /// 64 or 128.
+    /// A multiple of 8 up to 128.
     pub head_dim: i32,
     /// Rows of q and o; read with cu_seqlens_q alone.
     pub total_q: i32,

@@ -199,6 +199,7 @@ fn serving(call: &AttentionLadderVarlenCall) -> Result<AttentionServing, Failure
         window_left: call.window_left,
         window_right: call.window_right,
         softcap: call.softcap,
+        head_dim: call.head_dim,
     })
 }
 

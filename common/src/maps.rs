@@ -62,15 +62,17 @@ pub struct TensorMap {
 impl TensorMap {
     /// Makes a map in which batch, head and row are dimensions of their own: rows past the end of a
     /// sequence are outside of the tensor.
+    /// `compiled_head_dim`: the columns of the kernel's tiles.
     fn new(
         tensor: &AttentionTensor,
         extents: [usize; 4],
         element_bytes: usize,
         box_rows: u32,
+        compiled_head_dim: usize,
     ) -> Self {
         let [batches, heads, rows, columns] = extents.map(|extent| extent as u64);
         let bytes = |elements: i64| elements.unsigned_abs() * element_bytes as u64;
-        let box_columns = (MAX_BOX_BYTES / element_bytes).min(columns as usize) as u32;
+        let box_columns = (MAX_BOX_BYTES / element_bytes).min(compiled_head_dim) as u32;
         Self {
             base: tensor.data as usize,
             extents: [columns, rows, heads, batches],
@@ -146,11 +148,18 @@ pub fn launch_in<E>(
     boxes: Option<BoxRows>,
     encode: impl Fn(&TensorMap) -> Result<[u64; 16], E>,
 ) -> Result<AttentionLaunch, E> {
+    let head_dim = problem.shape.compiled_head_dim();
     let map = |tensor: &AttentionTensor, extents, element_bytes, rows: u32| {
         let opaque = if rows == 0 {
             [0; 16]
         } else {
-            encode(&TensorMap::new(tensor, extents, element_bytes, rows))?
+            encode(&TensorMap::new(
+                tensor,
+                extents,
+                element_bytes,
+                rows,
+                head_dim,
+            ))?
         };
         Ok(AttentionTensorMap { opaque })
     };
@@ -215,6 +224,7 @@ pub fn serving(
         window_left: bound(window.left),
         window_right: bound(window.right),
         softcap: softcap.map_or(0.0, f32::from),
+        head_dim: problem.shape.head_dim as i32,
     }
 }
 

@@ -259,10 +259,12 @@ pub struct AttentionServing {
     pub window_right: i32,
     #[doc = " scaled scores s become softcap * tanh(s / softcap); 0: they stay"]
     pub softcap: f32,
+    #[doc = " columns of Q, K, V and O, a multiple of 8; those behind, up to what is compiled, read as zero"]
+    pub head_dim: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of AttentionServing"][::std::mem::size_of::<AttentionServing>() - 64usize];
+    ["Size of AttentionServing"][::std::mem::size_of::<AttentionServing>() - 72usize];
     ["Alignment of AttentionServing"][::std::mem::align_of::<AttentionServing>() - 8usize];
     ["Offset of field: AttentionServing::q_starts"]
         [::std::mem::offset_of!(AttentionServing, q_starts) - 0usize];
@@ -286,6 +288,8 @@ const _: () = {
         [::std::mem::offset_of!(AttentionServing, window_right) - 56usize];
     ["Offset of field: AttentionServing::softcap"]
         [::std::mem::offset_of!(AttentionServing, softcap) - 60usize];
+    ["Offset of field: AttentionServing::head_dim"]
+        [::std::mem::offset_of!(AttentionServing, head_dim) - 64usize];
 };
 #[doc = " One map has boxes of page_rows rows where pages are shorter than what the variant asks for (AttentionMaps). A batch of -1 is outside of\n the tensor: its box reads as zero."]
 #[repr(C)]
@@ -297,7 +301,7 @@ pub struct AttentionServed {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of AttentionServed"][::std::mem::size_of::<AttentionServed>() - 832usize];
+    ["Size of AttentionServed"][::std::mem::size_of::<AttentionServed>() - 896usize];
     ["Alignment of AttentionServed"][::std::mem::align_of::<AttentionServed>() - 64usize];
     ["Offset of field: AttentionServed::launch"]
         [::std::mem::offset_of!(AttentionServed, launch) - 0usize];

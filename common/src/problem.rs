@@ -61,7 +61,7 @@ pub struct Shape {
     pub heads_kv: usize,
     pub seq_q: usize,
     pub seq_kv: usize,
-    /// The number of elements per row: 64 or 128.
+    /// The number of elements per row, a multiple of 8 up to 128: see [`Shape::is_dense`].
     pub head_dim: usize,
     #[serde(default, skip_serializing_if = "Serving::is_dense")]
     pub serving: Serving,
@@ -96,6 +96,19 @@ impl Shape {
             Some(named) => named.name.to_string(),
             None => self.to_string(),
         }
+    }
+
+    /// Returns whether sequences are equal, in dense tensors of a head_dim that kernels are compiled
+    /// for: what every stage takes.
+    pub fn is_dense(&self) -> bool {
+        self.serving.is_dense() && HEAD_DIMS.contains(&self.head_dim)
+    }
+
+    /// Returns the least head_dim that kernels are compiled for and that holds this one. Its columns
+    /// behind the tensor's read as zero.
+    pub fn compiled_head_dim(&self) -> usize {
+        let [small, large] = HEAD_DIMS;
+        if self.head_dim <= small { small } else { large }
     }
 
     /// Returns `[batch, heads_q, seq_q, head_dim]`, the extents of Q and O.
@@ -137,7 +150,7 @@ pub enum ProblemError {
          heads_q / heads_kv query heads"
     )]
     HeadGroups { heads_q: usize, heads_kv: usize },
-    #[error("head_dim = {head_dim} is not supported: the stages are compiled for 64 and 128")]
+    #[error("head_dim = {head_dim} is not supported: a multiple of 8 up to 128")]
     HeadDim { head_dim: usize },
     #[error("{name} = {value} is too large: at most {max}")]
     TooLarge {
@@ -167,8 +180,10 @@ pub struct Problem {
     pub softmax_scale: f32,
 }
 
-/// The head sizes that kernels are compiled for.
+/// The head sizes that kernels are compiled for, ascending.
 pub const HEAD_DIMS: [usize; 2] = [64, 128];
+/// The columns of f16 and bf16 that kernels read at a time: 16 bytes.
+const HEAD_DIM_MULTIPLE: usize = 8;
 /// The longest sequence: rows and heads are indexed with 32-bit integers.
 const MAX_SEQ: usize = 1 << 24;
 /// The largest extent of a grid in y and z.
@@ -202,10 +217,10 @@ impl Problem {
                 return Err(ProblemError::TooLarge { name, value, max });
             }
         }
-        if !HEAD_DIMS.contains(&shape.head_dim) {
-            return Err(ProblemError::HeadDim {
-                head_dim: shape.head_dim,
-            });
+        let head_dim = shape.head_dim;
+        let is_in_range = (1..=HEAD_DIMS[1]).contains(&head_dim);
+        if !is_in_range || !head_dim.is_multiple_of(HEAD_DIM_MULTIPLE) {
+            return Err(ProblemError::HeadDim { head_dim });
         }
         if let Some(complaint) = shape.serving.complaint() {
             return Err(ProblemError::Serving { complaint });
@@ -392,6 +407,7 @@ pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
             FULL,
             "2x24x4608x128+packed=even:4300:3",
         ),
+        named("vit_72", Served, FULL, "16x16x729x72"),
         named(
             "paged_decode_16",
             Served,
@@ -540,7 +556,15 @@ mod tests {
             let refused = Problem::new(shape, Dtype::F16, Mask::Full);
             refused.unwrap_err().to_string()
         };
-        assert!(refusal(Shape { head_dim: 96, ..ok }).contains("64 and 128"));
+        assert!(refusal(Shape { head_dim: 0, ..ok }).contains("head_dim = 0"));
+        assert!(refusal(Shape { head_dim: 36, ..ok }).contains("a multiple of 8"));
+        assert!(
+            refusal(Shape {
+                head_dim: 136,
+                ..ok
+            })
+            .contains("up to 128")
+        );
         assert!(refusal(Shape { heads_kv: 3, ..ok }).contains("does not divide"));
         assert!(refusal(Shape { seq_q: 0, ..ok }).contains("seq_q is 0"));
         let endless = Shape {

@@ -251,7 +251,7 @@ impl Shape {
 
 impl Problem {
     pub fn is_dense(&self) -> bool {
-        self.shape.serving.is_dense()
+        self.shape.is_dense()
     }
 
     /// Returns the keys of a sequence that its query `row` sees.

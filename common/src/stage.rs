@@ -7,7 +7,6 @@ use crate::params::{self, AttentionKernel, AttentionMaps};
 use crate::probability::Probability;
 use crate::problem::{Dtype, Problem, Shape};
 use crate::resources::{Caps, KernelFacts, PtxasEntry};
-use crate::serving::Serving;
 use kernel_build::report::{BuildReport, GpuBuild};
 use std::ffi::CStr;
 use std::fmt;
@@ -115,10 +114,10 @@ pub enum Unsupported {
         head_dim: usize,
     },
     #[error(
-        "{variant} takes equal sequences in dense tensors alone, not {serving}; take a variant of a \
-         stage that serves them"
+        "{variant} takes equal sequences in dense tensors with a head_dim of 64 or 128 alone, not \
+         {shape}; take a variant of a stage that serves them"
     )]
-    Serving { variant: String, serving: Serving },
+    Serving { variant: String, shape: Shape },
     #[error("{variant} does not support this problem: {reason}")]
     Problem { variant: String, reason: String },
     #[error(
@@ -220,7 +219,8 @@ pub trait Attention: Sync {
     }
 
     /// Returns whether kernels take sequences as they are served
-    /// ([`Serving`](crate::serving::Serving)), not dense tensors alone.
+    /// ([`Serving`](crate::serving::Serving)) with any head_dim up to what they are compiled for, not
+    /// [dense](Shape::is_dense) tensors alone.
     fn serves(&self, _kernel: &Kernel) -> bool {
         false
     }
@@ -434,7 +434,7 @@ impl LoadedStage {
                 known: self.variants().join(", "),
             });
         }
-        let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
+        let (dtype, head_dim) = (problem.dtype, problem.shape.compiled_head_dim());
         let instance = self.kernels.iter().find(|kernel| {
             kernel.variant == variant && (kernel.dtype, kernel.head_dim) == (dtype, head_dim)
         });
@@ -458,7 +458,7 @@ impl LoadedStage {
         if !problem.is_dense() && !self.attention.serves(kernel) {
             return Err(Unsupported::Serving {
                 variant: kernel.variant.clone(),
-                serving: problem.shape.serving,
+                shape: problem.shape,
             });
         }
         self.attention.accepts(kernel, problem)?;

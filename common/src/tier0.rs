@@ -102,7 +102,7 @@ pub fn others() -> Vec<Case> {
 }
 
 /// Returns the cases of kernels that take sequences as they are served: lengths of 0 and 1 among
-/// longer ones, windows, sinks, softcaps and pages, alone and together.
+/// longer ones, windows, sinks, softcaps, pages and other head sizes, alone and together.
 pub fn served() -> Vec<Case> {
     let mut cases = Vec::new();
     for (extents, mask) in [
@@ -128,6 +128,11 @@ pub fn served() -> Vec<Case> {
             Mask::Causal,
         ),
         ("2x2:1x5:300x64+page=256", Mask::Full),
+        // Rows shorter than a tile's: of one box, of two, and of a copy that the warp makes itself.
+        ("2x2x70:150x40", Mask::Causal),
+        ("1x4:2x130:260x72", Mask::Full),
+        ("3x2x90:140x96+packed=even:1:2", Mask::Causal),
+        ("2x4:1x3:200x80+page=16+sinks", Mask::Causal),
     ] {
         let served_case = |dtype, schedules| case(extents, dtype, mask, Family::Normal, schedules);
         cases.push(served_case(Dtype::F16, &SCHEDULES[..]));

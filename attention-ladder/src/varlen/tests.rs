@@ -128,7 +128,7 @@ fn what_no_kernel_has_is_unsupported_by_name() {
         |c| c.flags = crate::ATTENTION_LADDER_BATCH_INVARIANT,
         "flags 1 are not supported",
     );
-    expect_unsupported(|c| c.head_dim = 96, "head_dim = 96 is not supported");
+    expect_unsupported(|c| c.head_dim = 36, "head_dim = 36 is not supported");
     expect_unsupported(|c| c.head_dim = 256, "head_dim = 256 is not supported");
     expect_unsupported(|c| c.batch = 65_536, "batch = 65536 is too large");
 }
@@ -301,6 +301,26 @@ fn pages_are_batches_and_their_boxes_are_no_taller() {
     let mut tall = paged();
     tall.page_size = 256;
     assert_eq!(launched(&tall).maps[1].box_rows, 128);
+}
+
+#[test]
+fn a_head_dim_between_the_compiled_ones_has_the_boxes_of_the_larger() {
+    let mut call = packed();
+    call.head_dim = 72;
+    for tensor in [&mut call.q, &mut call.k, &mut call.v, &mut call.o] {
+        tensor.head_stride = 72;
+        tensor.row_stride = 8 * 72;
+    }
+    let Launched { argument, maps } = launched(&call);
+    for map in &maps {
+        assert_eq!(
+            (map.extents[0], map.box_columns, map.swizzle),
+            (72, 64, 128)
+        );
+    }
+    assert_eq!(argument.serving.head_dim, 72);
+    call.head_dim = 40;
+    assert_eq!(launched(&call).maps[0].box_columns, 64);
 }
 
 #[test]

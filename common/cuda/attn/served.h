@@ -27,6 +27,7 @@ struct AttentionServing {
     int32_t window_left;  // keys before a query's own that it sees; negative: all
     int32_t window_right; // keys behind a query's own that it sees; negative: all
     float softcap;        // scaled scores s become softcap * tanh(s / softcap); 0: they stay
+    int32_t head_dim;     // columns of Q, K, V and O, a multiple of 8; those behind, up to what is compiled, read as zero
 };
 
 // One map has boxes of page_rows rows where pages are shorter than what the variant asks for (AttentionMaps). A batch of -1 is outside of

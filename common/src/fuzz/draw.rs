@@ -42,10 +42,19 @@ const SEEDS: u64 = 1_000;
 
 /// Draws case `index` of `seed`, of one of `dtypes`; it depends on nothing else.
 pub fn draw(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
+    draw_of_sizes(seed, index, dtypes, &HEAD_DIMS)
+}
+
+/// Draws a case with one of `head_dims`, in E4M3 one that kernels are compiled for.
+fn draw_of_sizes(seed: u64, index: u64, dtypes: &[Dtype], head_dims: &[usize]) -> Case {
     let mut random = Random::new(seed, index);
     let dtype = random.one_of(dtypes);
     let mask = random.one_of(&Mask::ALL);
-    let mut shape = random.shape();
+    let mut shape = random.shape(if dtype == Dtype::E4m3 {
+        &HEAD_DIMS
+    } else {
+        head_dims
+    });
     random.shrink_to_most_work(&mut shape);
     let family = random.one_of(&Family::for_dtype(dtype));
     let softmax_scale = random.scale(shape.head_dim, family);
@@ -61,10 +70,10 @@ pub fn draw(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
     case
 }
 
-/// Draws a case of sequences as they are served, three times in four and never in E4M3; it is
-/// otherwise that of [`draw`].
+/// Draws a case of sequences as they are served, three times in four, of any head_dim; of E4M3 one
+/// of dense tensors.
 pub fn draw_served(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
-    let mut case = draw(seed, index, dtypes);
+    let mut case = draw_of_sizes(seed, index, dtypes, &SERVED_HEAD_DIMS);
     let mut random = Random::new(seed ^ SERVED, index);
     if case.problem.dtype != Dtype::E4m3 && !random.is_one_in(4) {
         case.problem.shape.serving = random.serving(&case.problem.shape, case.family);
@@ -74,6 +83,8 @@ pub fn draw_served(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
 
 /// Sets the numbers of [`draw_served`] apart from those of [`draw`].
 const SERVED: u64 = 0x5e7_5e7;
+/// The head sizes of served cases: those that are compiled as often as all others.
+const SERVED_HEAD_DIMS: [usize; 12] = [64, 128, 64, 128, 64, 128, 8, 40, 72, 80, 96, 120];
 /// The rows of pages.
 const PAGES: [u16; 5] = [16, 32, 64, 128, 256];
 /// The bounds of scaled scores.
@@ -109,7 +120,7 @@ impl Random {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    fn shape(&mut self) -> Shape {
+    fn shape(&mut self, head_dims: &[usize]) -> Shape {
         let heads_kv = self.one_of(&HEADS_KV);
         let seq_kv = self.length(MOST_KEYS);
         let seq_q = match self.below(6) {
@@ -123,7 +134,7 @@ impl Random {
             heads_kv,
             seq_q,
             seq_kv,
-            head_dim: self.one_of(&HEAD_DIMS),
+            head_dim: self.one_of(head_dims),
             serving: Serving::DENSE,
         }
     }

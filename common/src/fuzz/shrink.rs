@@ -184,10 +184,12 @@ fn keys(case: &Case) -> Vec<Case> {
     })
 }
 
+/// Returns the case with a head_dim that kernels are compiled for: a smaller one, if it has such.
 fn head_dim(case: &Case) -> Vec<Case> {
+    let whole = case.problem.shape.head_dim;
     let mut smaller = Vec::new();
     for head_dim in HEAD_DIMS {
-        if head_dim < case.problem.shape.head_dim {
+        if head_dim < whole || !HEAD_DIMS.contains(&whole) {
             let mut shape = case.problem.shape;
             shape.head_dim = head_dim;
             smaller.push(with_shape(case, shape));

@@ -210,7 +210,7 @@ fn a_malformed_case_is_refused_with_what_is_known() {
         ("1x1x1x64 f16 full normal:0 p=bhsd", "is not a case"),
         ("1x1x1x64 f16 full normal:0 q=bhsd/s8", "is not a placement"),
         ("1x1x1x64 f16 full normal:0 scale=-1", "positive finite"),
-        ("1x1x1x96 f16 full normal:0", "head_dim = 96"),
+        ("1x1x1x36 f16 full normal:0", "head_dim = 36"),
         (
             "1x1x1x64 f61 full normal:0",
             "there is no dtype 'f61'; known: f16, e4m3, bf16",
@@ -382,6 +382,8 @@ fn served_cases_have_every_property_and_are_read_back() {
         servings.filter(|serving| is(serving)).count()
     };
     assert!(count(Serving::is_dense) > 40);
+    let other_sizes = cases.iter().map(|case| case.problem.shape);
+    assert!(other_sizes.filter(|shape| shape.head_dim % 64 != 0).count() > 120);
     assert!(count(|serving| matches!(serving.lengths, Lengths::Packed(_))) > 60);
     assert!(count(|serving| matches!(serving.lengths, Lengths::Used(_))) > 30);
     assert!(count(|serving| serving.window != Window::default()) > 60);

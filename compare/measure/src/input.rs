@@ -373,8 +373,8 @@ mod tests {
 
     #[test]
     fn a_head_dim_that_no_stage_takes_is_refused() {
-        let odd = ["q", "k", "v"].map(|name| (name, halves(&[1, 2, 3, 96], 0)));
-        assert!(refusal(&file(&odd.into())).contains("head_dim = 96 is not supported"));
+        let odd = ["q", "k", "v"].map(|name| (name, halves(&[1, 2, 3, 36], 0)));
+        assert!(refusal(&file(&odd.into())).contains("head_dim = 36 is not supported"));
     }
 
     #[test]

@@ -825,7 +825,7 @@ pub fn plan(
 fn why_nothing(all: &[StageMeta], request: &Request, picked: &[Picked<'_>]) -> SelectError {
     let mut shapes = request.cases.problems.shapes.iter();
     let serves = picked.iter().any(|(_, variant)| variant.serves);
-    if let Some(shape) = shapes.find(|shape| !shape.serving.is_dense() && !serves) {
+    if let Some(shape) = shapes.find(|shape| !shape.is_dense() && !serves) {
         return none_serves(all, shape);
     }
     let dtypes = or_all(&request.cases.problems.dtypes, &Dtype::ALL);
@@ -861,8 +861,8 @@ fn none_serves(all: &[StageMeta], shape: &Shape) -> SelectError {
         .iter()
         .filter(|stage| stage.variants.iter().any(|variant| variant.serves));
     SelectError(format!(
-        "no case is left to run: the chosen stages take dense tensors alone, not {}; --stages {} \
-         takes it",
+        "no case is left to run: the chosen stages take dense tensors with a head_dim of 64 or 128 \
+         alone, not {}; --stages {} takes it",
         shape.name(),
         joined(serving.map(|stage| stage.id.as_str()), " or ")
     ))

@@ -309,7 +309,8 @@ fn instance<'a>(
     };
     let stage = by_id(ladder, launch.subject.stage())?;
     let variant = stage.variant(launch.subject.name())?;
-    let instance = variant.instance(case.problem.dtype, case.problem.extents()?.head_dim)?;
+    let compiled = case.problem.instance()?;
+    let instance = variant.instance(compiled.dtype, compiled.head_dim)?;
     Some((&case.problem, &instance.facts))
 }
 

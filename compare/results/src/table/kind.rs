@@ -367,7 +367,7 @@ impl ProblemPlace {
     pub fn instance(&self) -> Option<Instance> {
         Some(Instance {
             dtype: self.dtype,
-            head_dim: self.extents()?.head_dim,
+            head_dim: self.extents()?.compiled_head_dim(),
         })
     }
 

@@ -9,7 +9,7 @@ use results::table::session::{Relation, StageMeta};
 /// Refuses shapes of sequences as they are served, with which no peer is called.
 pub fn refuse_served(problems: &Problems) -> Result<(), SelectError> {
     let mut shapes = problems.shapes.iter();
-    match shapes.find(|shape| !shape.serving.is_dense()) {
+    match shapes.find(|shape| !shape.is_dense()) {
         None => Ok(()),
         Some(shape) => Err(SelectError(format!(
             "peers are called with dense tensors alone, not as {} has them; leave it out of --shapes",
