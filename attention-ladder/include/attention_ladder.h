@@ -158,7 +158,7 @@ typedef struct AttentionLadderVarlenCall {
   int32_t max_seqlen_q;
   // Keys of the longest sequence, at most 2^24.
   int32_t max_seqlen_k;
-  // 64 or 128.
+  // A multiple of 8 up to 128.
   int32_t head_dim;
   // Rows of q and o; read with cu_seqlens_q alone.
   int32_t total_q;

@@ -21,6 +21,21 @@ const PACKED: Base = Base {
     family: "packed",
 };
 
+/// Sequences of models as they are served: windows and sinks, prompts and images of unequal lengths,
+/// decoding from pages, and chunks of prompts beside it.
+const AS_SERVED: &[Where] = &[
+    Where::new("gptoss_full", Dtype::Bf16, Mask::Causal),
+    Where::new("gptoss_window", Dtype::Bf16, Mask::Causal),
+    Where::new("mistral_window", Dtype::Bf16, Mask::Causal),
+    PROMPTS,
+    Where::new("varlen_encoder", Dtype::Bf16, Mask::Full),
+    Where::new("varlen_dit", Dtype::Bf16, Mask::Full),
+    Where::new("vit_72", Dtype::Bf16, Mask::Full),
+    Where::new("paged_decode_16", Dtype::Bf16, Mask::Causal),
+    Where::new("paged_decode_64", Dtype::Bf16, Mask::Causal),
+    Where::new("mixed", Dtype::Bf16, Mask::Causal),
+];
+
 const MISSION: &[Where] = &[Where::new("mission", Dtype::F16, Mask::Full)];
 
 /// The most query heads whose rows a tile of eight warps has, 16 for each warp.
@@ -39,13 +54,16 @@ const INFO: StageInfo = StageInfo {
         problem: PROMPTS,
     },
     default_variant: "served-128x128",
-    claims: &[Claim {
-        family: "served",
-        metrics: &[Metric::TensorMacs],
-        relation: Relation::equal_to(PACKED),
-        problems: MISSION,
-        why: "the same tiles of rows and keys where sequences are equal",
-    }],
+    claims: &[
+        Claim::over_peers("served", AS_SERVED, 1.0),
+        Claim {
+            family: "served",
+            metrics: &[Metric::TensorMacs],
+            relation: Relation::equal_to(PACKED),
+            problems: MISSION,
+            why: "the same tiles of rows and keys where sequences are equal",
+        },
+    ],
     redundant: &[],
 };
 

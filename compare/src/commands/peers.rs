@@ -41,6 +41,8 @@ Examples:
   compare peers --shapes decode_8k,verify       K and V from device memory, each peer by its \
 function for caches
   compare peers --shapes mission,1x8:2x512x64 --masks causal
+  compare peers --shapes varlen_llm,mixed --dtypes bf16   sequences as they are served: by \
+FlashAttention's functions for them, and torch.nn.attention.varlen
   compare peers --dtypes e4m3                   against FP8 of cuDNN (package \
 nvidia-cudnn-frontend) and FlashAttention-3
 
@@ -78,7 +80,6 @@ pub struct PeersArgs {
 /// Completes a run. Fails if a claim against a peer does without a negative; is undecided if one is
 /// AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
-    choose::refuse_served(&args.problems)?;
     let Measured { open_run, items } = measure(args)?;
     let view = View::alone(&open_run.run);
     let concluded = open_run.conclude(Section::Peers, is_over_peer)?;

@@ -708,7 +708,8 @@ fn a_served_shape_is_refused_where_no_chosen_stage_takes_it() {
     assert_eq!(
         refusal(&stages, &of_first),
         format!(
-            "no case is left to run: the chosen stages take dense tensors alone, not varlen_llm; \
+            "no case is left to run: the chosen stages take dense tensors with a head_dim of 64 or \
+             128 alone, not varlen_llm; \
              --stages {} takes it",
             stages[1].id
         )

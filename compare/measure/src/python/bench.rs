@@ -10,8 +10,9 @@ use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::format::Format;
 use common::inputs::Inputs;
-use common::problem::{Mask, Problem};
+use common::problem::{Mask, Problem, Shape};
 use common::reference::{Probability, ReferenceError};
+use common::serving::{Lengths, Sequence, Serving, sinks};
 use common::stage::LoadedStage;
 use common::timing::stats::Summary;
 use common::timing::sustained::{Stand, sustain};
@@ -157,10 +158,38 @@ impl<'a> Bench<'a> {
             "causal": problem.problem.mask == Mask::Causal,
             "scale": problem.problem.softmax_scale,
             "decode": shape.is_decode(),
+            "serving": serving(shape),
             "contents": contents,
             "sets": problem.pool.rotation().sets,
         }))
     }
+}
+
+/// Describes sequences as they are served to a Python, as its `Serving` has them; null for dense
+/// tensors.
+fn serving(shape: &Shape) -> Value {
+    let Serving {
+        lengths,
+        window,
+        softcap,
+        page_rows,
+        ..
+    } = shape.serving;
+    if shape.serving.is_dense() {
+        return Value::Null;
+    }
+    let mut sequences = Vec::new();
+    for Sequence { queries, keys } in shape.sequences() {
+        sequences.push([queries, keys]);
+    }
+    json!({
+        "sequences": sequences,
+        "packed": matches!(lengths, Lengths::Packed(_)),
+        "window": [window.left, window.right],
+        "sinks": sinks(shape),
+        "softcap": softcap,
+        "page_rows": page_rows,
+    })
 }
 
 /// One problem while it is timed.
@@ -241,7 +270,7 @@ impl<'r, 'a, 'p> Round<'r, 'a, 'p> {
         let arguments = self.bench.describe(&self.problem)?;
         for index in 0..self.pythons.len() {
             let mut peers = self.pythons[index].hello.peers.clone();
-            peers.retain(|peer| peer.dtypes.contains(&self.item.problem.dtype));
+            peers.retain(|peer| peer.takes(&self.item.problem));
             if peers.is_empty() {
                 continue;
             }

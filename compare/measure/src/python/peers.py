@@ -14,7 +14,8 @@ has been answered, so that timings of this process can be interleaved with the c
            output, after ... place; writes what it returns, and the inputs' bytes after the call; findings on its memory
   ceilings                   a row: what the GPU reaches on a large matrix product and on a large copy
   problem                    dtype (f16, bf16, e4m3), mask, scale, whether it is decode, sets to rotate over, and their contents, each a
-                             file, extents and scales (E4M3) of Q, K and V: dense. Until `finish` a set has its values in reverse order, so that no result that is
+                             file, extents and scales (E4M3) of Q, K and V: dense. `serving`: null, or what the sequences are (`Serving`);
+                             each peer then gets its own layout of them. Until `finish` a set has its values in reverse order, so that no result that is
                              kept of a call is right afterwards
   prepare  peer, launches    a CUDA graph of `launches` calls that rotate over all sets, at least one of each; each returns memory of its
                              own, and launches as many kernels as one that is captured alone
@@ -122,6 +123,9 @@ class Peer:
     context: Callable = contextlib.nullcontext
     # [batch, heads, rows, head_dim]; otherwise [batch, rows, heads, head_dim].
     heads_first: bool = True
+    # Whether it takes equal sequences in dense tensors, and sequences as they are served.
+    dense: bool = True
+    serves: bool = False
 
 
 HALVES, CODES = ("f16", "bf16"), ("e4m3",)
@@ -136,6 +140,7 @@ LIBRARIES = (
     ("flash-attn-3", "flash_attention", "flash_attn_interface", HALVES),
     ("flash-attn-3-fp8", "flash_attention", "flash_attn_interface", CODES),
     ("cudnn-fp8", "cudnn_frontend", "cudnn", CODES),
+    ("torch-varlen", "varlen", "torch.nn.attention.varlen", HALVES),
 )
 
 
@@ -233,6 +238,7 @@ class Worker:
         self.trusted = self.functions()
         self.peers, self.absent = {}, {}
         self.graphs = {}
+        self.served = None
         self.candidate, self.arenas, self.kept = None, {}, []
 
     def add(self, name, library, argument, dtypes):
@@ -267,6 +273,8 @@ class Worker:
         cached = getattr(module, "flash_attn_with_kvcache", None)
 
         def call(q, k, v, *scales):
+            if self.served:
+                return self.served.flash_attention(module, q, k, v, self.causal, self.scale)
             names = ("q_descale", "k_descale", "v_descale")
             options = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
             options |= {"softmax_scale": self.scale, "causal": self.causal}
@@ -274,7 +282,15 @@ class Worker:
                 return first(module.flash_attn_func(q, k, v, **options))
             return first(cached(q, k, v, cache_seqlens=self.lengths, num_splits=0, **options))
 
-        return Peer(call, dtypes, heads_first=False)
+        return Peer(call, dtypes, heads_first=False, serves=dtypes == HALVES)
+
+    def varlen(self, module, dtypes):
+        function = importlib.import_module(module).varlen_attn
+
+        def call(q, k, v):
+            return self.served.torch_varlen(function, q, k, v, self.causal, self.scale)
+
+        return Peer(call, dtypes, heads_first=False, dense=False, serves=True)
 
     def cudnn_frontend(self, module, dtypes):
         """PyTorch does not pass E4M3 to cuDNN."""
@@ -365,7 +381,9 @@ class Worker:
             "software": software,
             "gpu": device and device.name,
             "uuid": str(getattr(device, "uuid", "unknown")),
-            "peers": [{"name": name, "dtypes": peer.dtypes} for name, peer in self.peers.items()],
+            "peers": [
+                {"name": name, "dtypes": peer.dtypes, "dense": peer.dense, "serves": peer.serves} for name, peer in self.peers.items()
+            ],
             "absent": [{"subject": name, "by": "peers", "note": reason} for name, reason in self.absent.items()],
         }
 
@@ -528,6 +546,8 @@ class Worker:
         # Of each batch's keys, where they are a cache.
         batch, _, keys, _ = self.contents[0][1].shape
         self.lengths = torch.full((batch,), keys, dtype=torch.int32, device=self.device) if command["decode"] else None
+        serving, rows = command.get("serving"), [tensor.shape[2] for tensor in self.contents[0][:2]]
+        self.served = Served(torch, self.device, Serving(**serving), rows) if serving else None
         # Each set has its own addresses.
         self.sets["bhsd"] = []
         for i in range(command["sets"]):
@@ -550,10 +570,14 @@ class Worker:
             return self.sets["bhsd"]
         if "bshd" not in self.sets:
             self.sets["bshd"] = [
-                [t.transpose(1, 2).contiguous() for t in s[:3]] + [scale.view(1, 1) for scale in s[3:]]
+                [self.laid_out(tensor, place) for place, tensor in enumerate(s[:3])] + [scale.view(1, 1) for scale in s[3:]]
                 for s in self.sets["bhsd"]
             ]
         return self.sets["bshd"]
+
+    def laid_out(self, tensor, place):
+        """Q, K or V, by its place, for peers that do not take heads first."""
+        return self.served.laid_out(tensor, place) if self.served else tensor.transpose(1, 2).contiguous()
 
     def prepare(self, command):
         torch, peer, launches = self.torch, self.peers[command["peer"]], command["launches"]
@@ -753,10 +777,14 @@ class Worker:
         """Writes the contents, changed, to the peer's inputs."""
         for i, tensors in enumerate(self.inputs(peer)):
             for place, (tensor, content) in enumerate(zip(tensors, self.contents[i % len(self.contents)])):
-                self.heads_first(peer, tensor).copy_(change(content, i, place == 2))
+                changed = change(content, i, place == 2)
+                tensor.copy_(changed if peer.heads_first else self.laid_out(changed, place))
 
-    def heads_first(self, peer, tensor):
-        return tensor if peer.heads_first else tensor.transpose(1, 2)
+    def heads_first(self, peer, output):
+        """An output as [batch, heads, rows, head_dim]."""
+        if peer.heads_first:
+            return output
+        return self.served.dense(output) if self.served else output.transpose(1, 2)
 
 
 def supervise():

@@ -2,7 +2,7 @@
 
 use crate::instrument::process;
 use crate::interrupt::is_interrupted;
-use common::problem::Dtype;
+use common::problem::{Dtype, Problem};
 use results::judge::list::joined;
 use results::table::Row;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The program that Python runs.
-pub const SCRIPT: &str = include_str!("peers.py");
+pub const SCRIPT: &str = concat!(include_str!("served.py"), include_str!("peers.py"));
 
 /// The time that Python may take for one answer. The first import of torch from a cold disk, and
 /// the first compilation of a kernel by FlashAttention-4, take most of a minute.
@@ -91,11 +91,24 @@ impl Hello {
     }
 }
 
-/// A peer, and the element types that it takes.
+/// A peer, and what it takes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Peer {
     pub name: String,
     pub dtypes: Vec<Dtype>,
+    /// Whether it takes equal sequences in dense tensors.
+    pub dense: bool,
+    /// Whether it takes sequences as they are served.
+    pub serves: bool,
+}
+
+impl Peer {
+    /// Returns whether it can be called on a problem.
+    pub fn takes(&self, problem: &Problem) -> bool {
+        let is_served = !problem.shape.serving.is_dense();
+        let takes_lengths = if is_served { self.serves } else { self.dense };
+        takes_lengths && self.dtypes.contains(&problem.dtype)
+    }
 }
 
 /// The answer to the last question about a peer.

@@ -2,21 +2,9 @@
 
 use common::problem::{Dtype, Mask, Problem, SHAPES};
 use measure::python::bench::Item;
-use measure::select::{Problems, SelectError};
+use measure::select::Problems;
 use results::table::ProblemPlace;
 use results::table::session::{Relation, StageMeta};
-
-/// Refuses shapes of sequences as they are served, with which no peer is called.
-pub fn refuse_served(problems: &Problems) -> Result<(), SelectError> {
-    let mut shapes = problems.shapes.iter();
-    match shapes.find(|shape| !shape.is_dense()) {
-        None => Ok(()),
-        Some(shape) => Err(SelectError(format!(
-            "peers are called with dense tensors alone, not as {} has them; leave it out of --shapes",
-            shape.name()
-        ))),
-    }
-}
 
 /// Returns the chosen problems: each shape under its usual masks, in f16, in other element types
 /// where stages claim something, and decode in all; where claims are judged also with inputs from
@@ -40,17 +28,14 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
     items
 }
 
-/// Returns whether a problem is claimed, or has a usual or asked-for element type and mask. Peers are
-/// called with dense tensors alone.
+/// Returns whether a problem is claimed, or has a usual or asked-for element type and mask. That of
+/// sequences as they are served is asked for or claimed.
 fn is_chosen(problems: &Problems, stages: &[&StageMeta], problem: &Problem) -> bool {
-    if !problem.is_dense() {
-        return false;
-    }
     let place = ProblemPlace::of(problem);
     if stages.iter().any(|stage| claims(stage, &place)) {
         return true;
     }
-    let has_dtype = problem.dtype == Dtype::F16
+    let has_dtype = problem.dtype == Dtype::F16 && problem.is_dense()
         || problem.shape.is_decode() && stages.iter().any(|stage| stage.takes(problem.dtype))
         || !problems.dtypes.is_empty();
     has_dtype && problems.has_usual_mask(problem)

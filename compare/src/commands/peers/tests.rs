@@ -32,7 +32,7 @@ const STUB: &str = r#"
 import json, sys
 answers = {
     "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": "unknown",
-              "peers": [{"name": "torch-flash", "dtypes": ["f16", "bf16"]}],
+              "peers": [{"name": "torch-flash", "dtypes": ["f16", "bf16"], "dense": True, "serves": False}],
               "absent": [{"subject": "flash-attn", "by": "peers", "note": "not installed"}]},
     "prepare": 10.0,
     "finish": {"host_us": [20.0, 21.0], "e4m3_scale": 64.0, "sets": [0, 1]},
@@ -64,6 +64,8 @@ fn peer(name: &str) -> Peer {
     Peer {
         name: name.into(),
         dtypes: vec![Dtype::F16, Dtype::Bf16],
+        dense: true,
+        serves: false,
     }
 }
 
@@ -1001,19 +1003,26 @@ fn every_named_problem_is_chosen() {
 }
 
 #[test]
-fn shapes_as_they_are_served_are_refused_by_name() {
-    let problems = Problems {
-        shapes: vec![
-            parse_shape("mission").unwrap(),
-            parse_shape("varlen_llm").unwrap(),
-        ],
-        ..Problems::default()
+fn sequences_as_they_are_served_are_chosen_where_a_type_is_asked_for() {
+    let flags = ["--shapes", "varlen_llm"];
+    assert!(chosen(&ladder(), &flags).is_empty());
+    let with_type = [&flags[..], &["--dtypes", "bf16"]].concat();
+    assert_eq!(chosen(&ladder(), &with_type), ["varlen_llm bf16 causal"]);
+}
+
+#[test]
+fn a_peer_is_called_where_it_takes_the_sequences() {
+    let problem =
+        |shape: &str| Problem::new(parse_shape(shape).unwrap(), Dtype::F16, Mask::Full).unwrap();
+    let dense = peer("torch-flash");
+    assert!(dense.takes(&problem("mission")) && !dense.takes(&problem("varlen_encoder")));
+    assert!(dense.takes(&problem("vit_72")), "a head_dim is no sequence");
+    let varlen = Peer {
+        dense: false,
+        serves: true,
+        ..peer("torch-varlen")
     };
-    let error = choose::refuse_served(&problems).unwrap_err().to_string();
-    assert!(
-        error.contains("varlen_llm") && !error.contains("mission"),
-        "{error}"
-    );
+    assert!(!varlen.takes(&problem("mission")) && varlen.takes(&problem("varlen_encoder")));
 }
 
 #[test]
@@ -1115,11 +1124,12 @@ sys.modules["flash_attn_interface"] = module(flash_attn_func=attention, flash_at
 sys.modules["flash_attn"] = module()
 sys.modules["flash_attn.cute"] = module(flash_attn_func=attention)
 sys.modules["torch.nn.attention"] = module(SDPBackend=module(MATH="MATH"), sdpa_kernel=contextlib.nullcontext)
+sys.modules["torch.nn.attention.varlen"] = module(varlen_attn=None)
 sys.modules["torch.nn.attention.bias"] = module(causal_lower_right=lambda q, k: f"lower-right {q}:{k}")
 sys.modules["cudnn"] = module(create_handle=lambda: None)
 worker = object.__new__(Worker)
 worker.torch = module(nn=module(functional=module(scaled_dot_product_attention=sdpa)))
-worker.peers, worker.absent, worker.scale = {}, {}, 1.0
+worker.peers, worker.absent, worker.scale, worker.served = {}, {}, 1.0, None
 for library in LIBRARIES:
     worker.add(*library)
 
@@ -1165,6 +1175,7 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
     flash-attn-3: f16 bf16
     flash-attn-3-fp8: e4m3
     cudnn-fp8: e4m3
+    torch-varlen: f16 bf16
     ");
 }
 
@@ -1172,19 +1183,9 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
 /// keys of a cache.
 #[test]
 fn decode_is_called_on_what_torch_makes_of_its_problem() {
-    let program = measure::python::program(None);
-    let has_torch = Command::new(&program)
-        .args(["-c", "import torch"])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    assert!(
-        has_torch || std::env::var_os("CI").is_none(),
-        "CI tests with PyTorch: scripts/python"
-    );
-    if !has_torch {
-        eprintln!("not tested: {program} has no torch; run scripts/python");
+    let Some(program) = python_with_torch() else {
         return;
-    }
+    };
     let script = SCRIPT.strip_suffix("main()\n").unwrap();
     let decode = r#"
 import tempfile
@@ -1223,6 +1224,60 @@ print(json.dumps({"ok": found}), file=ANSWERS)
     torch-default: right
     torch-math: right
     torch-math: right
+    ");
+}
+
+/// Returns a Python that has torch, if there is one. CI has.
+fn python_with_torch() -> Option<String> {
+    let program = measure::python::program(None);
+    let has_torch = Command::new(&program)
+        .args(["-c", "import torch"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    assert!(
+        has_torch || std::env::var_os("CI").is_none(),
+        "CI tests with PyTorch: scripts/python"
+    );
+    if !has_torch {
+        eprintln!("not tested: {program} has no torch; run scripts/python");
+        return None;
+    }
+    Some(program)
+}
+
+/// Libraries that compute on the processor get what their signatures say, in their layout, and their
+/// outputs come back in that of dense tensors.
+#[test]
+fn sequences_as_they_are_served_are_laid_out_for_each_library() {
+    let Some(program) = python_with_torch() else {
+        return;
+    };
+    let script = SCRIPT.strip_suffix("main()\n").unwrap();
+    let calls = include_str!("served_calls.py");
+    let mut session = Process::start(&program, &format!("{script}{calls}")).unwrap();
+    let outcomes: Vec<String> = session.ask("problem", json!({})).unwrap();
+    insta::assert_snapshot!(outcomes.join("\n"), @r"
+    packed, flash-attn-4: flash_attn_varlen_func: right
+    packed, flash-attn-3: flash_attn_varlen_func: right
+    packed, torch-varlen: varlen_attn enable_gqa: right
+    pages, flash-attn-4: flash_attn_varlen_func: right
+    pages, flash-attn-3: flash_attn_with_kvcache: right
+    pages, torch-varlen: varlen_attn enable_gqa: right
+    pages of one query each, flash-attn-4: flash_attn_varlen_func: right
+    pages of one query each, flash-attn-3: flash_attn_with_kvcache: right
+    pages of one query each, torch-varlen: varlen_attn enable_gqa: right
+    window, flash-attn-4: flash_attn_func: right
+    window, flash-attn-3: flash_attn_func: right
+    window, torch-varlen: it takes packed sequences
+    sinks, flash-attn-4: flash_attn_varlen_func: right
+    sinks, flash-attn-3: it has no sinks
+    sinks, torch-varlen: it has neither sinks nor a softcap
+    cap, flash-attn-4: flash_attn_varlen_func: right
+    cap, flash-attn-3: flash_attn_varlen_func: right
+    cap, torch-varlen: it has neither sinks nor a softcap
+    lengths of dense keys, flash-attn-4: it takes no lengths of dense keys
+    lengths of dense keys, flash-attn-3: flash_attn_with_kvcache: right
+    lengths of dense keys, torch-varlen: it takes packed sequences
     ");
 }
 
