@@ -8,6 +8,7 @@ use crate::choice;
 use crate::context::{Current, Primary};
 use crate::failure::{Code, Failure};
 use crate::varlen::CheckedVarlen;
+use crate::varlen::lengths::CHECK_VARIABLE;
 use common::choice::{self as model, Choice, Chooser, Wanted};
 use common::device::cuda::{self, CudaError, FoundGpu};
 use common::limits::DeviceLimits;
@@ -16,7 +17,7 @@ use common::problem::{Dtype, Mask, Problem, Shape};
 use common::stage::{LoadedStage, Prepared};
 use cudarc::driver::sys::{
     self, CUdevice, CUfunction_attribute as FunctionAttribute, CUstream,
-    CUstreamCaptureMode as CaptureMode,
+    CUstreamCaptureMode as CaptureMode, CUstreamCaptureStatus as CaptureStatus,
 };
 use cudarc::driver::{DriverError, result};
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +43,8 @@ struct Gpu {
     served: LoadedStage,
     /// The plans of its kernels, with any grid.
     served_plans: RwLock<HashMap<Instance, Plan>>,
+    /// Whether launches on sequences judge what their arrays hold.
+    is_checking_lengths: bool,
 }
 
 /// The element type and head size that a kernel is compiled for.
@@ -216,6 +219,8 @@ fn open(
         plans: RwLock::new(TwoGenerationCache::new(MAX_PLANS)),
         served,
         served_plans: RwLock::default(),
+        is_checking_lengths: std::env::var_os(CHECK_VARIABLE)
+            .is_some_and(|value| !value.is_empty() && value != "0"),
     })
 }
 
@@ -285,6 +290,10 @@ impl Gpu {
     /// Its rules are those of [`launch_varlen`].
     unsafe fn launch_varlen(&self, call: &CheckedVarlen, stream: CUstream) -> Result<(), Failure> {
         let _current = Current::enter(self.device, &self.primary, stream)?;
+        if self.is_checking_lengths {
+            refuse_capture(stream)?;
+            call.check_lengths(|address, count| copy_numbers(address, count, stream))?;
+        }
         let plan = self.served_plan(call.problem())?;
         let mut argument = call
             .argument(plan.boxes, cuda::encode)
@@ -425,6 +434,44 @@ impl Gpu {
         }
         Ok(kernel)
     }
+}
+
+/// Refuses to read lengths while a graph is recorded: there is nothing to read yet.
+fn refuse_capture(stream: CUstream) -> Result<(), Failure> {
+    let mut status = CaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the stream is the caller's; writes one value.
+    unsafe { sys::cuStreamIsCapturing(stream, &mut status) }
+        .result()
+        .map_err(driver("asking whether the stream is being captured"))?;
+    if status == CaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Invalid,
+        format!(
+            "{CHECK_VARIABLE} is set, and the stream is being captured into a CUDA graph, where \
+             lengths cannot be read: unset it before the process starts, or call without a capture"
+        ),
+    ))
+}
+
+/// Copies numbers from the GPU, once the stream has written them.
+fn copy_numbers(address: *const i32, count: usize, stream: CUstream) -> Result<Vec<i32>, Failure> {
+    let mut numbers = vec![0; count];
+    if count == 0 {
+        return Ok(numbers);
+    }
+    // SAFETY: the call's arrays are as long as it says, and the copy has ended when the stream has.
+    unsafe {
+        let bytes = size_of_val(&*numbers);
+        sys::cuMemcpyDtoHAsync_v2(numbers.as_mut_ptr().cast(), address as u64, bytes, stream)
+            .result()
+            .map_err(driver("copying lengths to the host"))?;
+        sys::cuStreamSynchronize(stream)
+            .result()
+            .map_err(driver("waiting for lengths"))?;
+    }
+    Ok(numbers)
 }
 
 /// Lets `work` load code although a stream is being captured: it is not part of the graph.

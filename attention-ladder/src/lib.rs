@@ -414,6 +414,12 @@ pub unsafe extern "C" fn attention_ladder_varlen_query(
 /// Enqueues one launch of `call` on `stream`, like attention_ladder_launch: in the same context,
 /// without an allocation, a wait or a workspace.
 ///
+/// Starts, lengths and pages lie on the GPU, and no launch looks at them: wrong ones are read as
+/// they are, and can fault, but nothing is written outside of o and lse. Where the environment
+/// variable ATTENTION_LADDER_CHECK is set, and not to 0, when a GPU is first used, each launch first
+/// copies them to the host, waits, and refuses the first wrong number by name; it refuses a stream
+/// that is being captured.
+///
 /// # Safety
 /// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay
 /// within, until the launch has finished, and that the context can access; so do the lengths and

@@ -11,6 +11,9 @@ use common::maps::{self, BoxRows, TensorMap};
 use common::params::{AttentionServed, AttentionServing, AttentionTensor};
 use common::problem::{Dtype, Problem, Shape};
 use common::serving::{LEAST_PAGE_ROWS, Serving};
+use lengths::{Bounds, Lengths};
+
+pub(crate) mod lengths;
 
 /// The most rows of a page.
 const MOST_PAGE_ROWS: i32 = 1 << 15;
@@ -72,6 +75,56 @@ impl CheckedVarlen {
     /// Refuses a launch that lacks an address.
     pub(crate) fn addresses(&self) -> Result<(), Failure> {
         refuse_null(&self.tensors)
+    }
+
+    /// Refuses starts, lengths and pages that the call's documentation rules out, and names the
+    /// first. `copy` copies that many numbers from an address on the GPU.
+    pub(crate) fn check_lengths(
+        &self,
+        mut copy: impl FnMut(*const i32, usize) -> Result<Vec<i32>, Failure>,
+    ) -> Result<(), Failure> {
+        let serving = &self.serving;
+        let bounds = self.bounds();
+        let mut array = |address: *const i32, count: usize| {
+            if address.is_null() {
+                Ok(None)
+            } else {
+                copy(address, count).map(Some)
+            }
+        };
+        let lengths = Lengths {
+            q_starts: array(serving.q_starts, bounds.batch + 1)?,
+            kv_starts: array(serving.kv_starts, bounds.batch + 1)?,
+            kv_used: array(serving.kv_used, bounds.batch)?,
+        };
+        lengths.check(&bounds)?;
+        if serving.pages.is_null() {
+            return Ok(());
+        }
+        for sequence in 0..bounds.batch {
+            let first = serving
+                .pages
+                .wrapping_add(sequence * bounds.table_entries);
+            let entries = copy(first, lengths.pages_of(&bounds, sequence))?;
+            lengths::check_pages(&bounds, sequence, &entries)?;
+        }
+        Ok(())
+    }
+
+    fn bounds(&self) -> Bounds {
+        let shape = &self.problem.shape;
+        let [pages, _, kv_rows, _] = self.extents.kv;
+        let [_, _, q_rows, _] = self.extents.q;
+        Bounds {
+            batch: shape.batch,
+            max_seqlen_q: shape.seq_q,
+            max_seqlen_k: shape.seq_kv,
+            total_q: q_rows,
+            total_k: kv_rows,
+            pages,
+            page_rows: self.serving.page_rows as usize,
+            table_entries: self.serving.pages_stride as usize,
+        }
     }
 
     /// Makes the launch argument. `encode` makes the opaque bytes of a map.

@@ -1,6 +1,6 @@
 // A CUDA driver of two H100s that do nothing: what a launch asks of it, and in which context. Tests
 // load it as libcuda.so, call driver_make_context, driver_make_stream and driver_destroy, and read
-// driver_log and driver_grid.
+// driver_log and driver_grid. Its GPU memory is the host's.
 //
 // Like the driver's own: a kernel of a library belongs to no context and is launched in that of its
 // stream, on a default stream in the current one; a function belongs to the context that it was
@@ -33,7 +33,7 @@ static Context *primaries[DEVICES];
 static Stream streams[CONTEXTS];
 static Function functions[1024];
 static unsigned grid[3];
-static int context_count, stream_count, function_count, failing_launches;
+static int context_count, stream_count, function_count, failing_launches, is_capturing;
 static __thread Context *stack[DEPTH];
 static __thread int depth;
 static __thread int capture_mode;
@@ -98,6 +98,9 @@ void driver_destroy(Context *context) {
 }
 void driver_fail_launches(int count) {
     failing_launches = count;
+}
+void driver_capture(int is_on) {
+    is_capturing = is_on;
 }
 // The blocks of the last launch.
 const unsigned *driver_grid(void) {
@@ -209,6 +212,23 @@ int cuStreamGetCtx_v2(Stream *stream, Context **context, Context **green) {
     return OK;
 }
 
+int cuStreamIsCapturing(Stream *stream, int *status) {
+    (void)stream;
+    *status = is_capturing;
+    return OK;
+}
+int cuStreamSynchronize(Stream *stream) {
+    (void)stream;
+    note("wait for a stream", "", NULL);
+    return OK;
+}
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, Stream *stream) {
+    (void)stream;
+    if (!current()) return INVALID_CONTEXT;
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    note("copy to the host", "", NULL);
+    return OK;
+}
 int cuThreadExchangeStreamCaptureMode(int *mode) {
     int before = capture_mode;
     capture_mode = *mode;

@@ -116,6 +116,11 @@ impl Driver {
         unsafe { self.symbol::<unsafe extern "C" fn(c_int)>("driver_fail_launches")(1) }
     }
 
+    fn capture(&self, is_on: bool) {
+        // SAFETY: sets a number.
+        unsafe { self.symbol::<unsafe extern "C" fn(c_int)>("driver_capture")(is_on.into()) }
+    }
+
     fn text(&self, name: &str) -> String {
         // SAFETY: the string is valid until the next call on this thread.
         let text = unsafe { CStr::from_ptr(self.symbol::<Text>(name)()) };
@@ -551,4 +556,105 @@ fn sequences_are_refused_on_a_gpu_that_is_not_of_hopper() {
         let words = format!("served-128x128 needs sm_90a; the device has {architecture}");
         assert_eq!(failure.message, words);
     }
+}
+
+/// The arrays of a call on two sequences, in memory that the driver copies from.
+struct Arrays {
+    q_starts: [i32; 3],
+    used: [i32; 2],
+    table: [[i32; 4]; 2],
+}
+
+impl Arrays {
+    /// Launches two packed sequences of queries over keys in 6 pages of 64 rows.
+    fn launch(&self, gpu: &Gpu) -> Result<(), Failure> {
+        let mut call = AttentionLadderVarlenCall {
+            cu_seqlens_q: self.q_starts.as_ptr(),
+            cu_seqlens_k: null(),
+            seqused_k: self.used.as_ptr(),
+            block_table: self.table.as_ptr().cast(),
+            pages: 6,
+            page_size: 64,
+            block_table_stride: 4,
+            ..varlen_call(200)
+        };
+        for pages in [&mut call.k, &mut call.v] {
+            pages.batch_stride = 64 * 2 * 64;
+        }
+        let checked = CheckedVarlen::new(&call).unwrap();
+        // SAFETY: nothing but the arrays is read or written.
+        unsafe { gpu.launch_varlen(&checked, DEFAULT) }
+    }
+}
+
+const RIGHT: Arrays = Arrays {
+    q_starts: [0, 200, 201],
+    used: [200, 65],
+    table: [[5, 0, 3, 1], [2, 4, -7, 99]],
+};
+
+#[test]
+fn lengths_and_pages_are_read_on_the_host_only_where_that_is_requested() {
+    let driver = Driver::take();
+    let mut gpu = gpu(0);
+    RIGHT.launch(&gpu).unwrap();
+    assert!(!driver.log().contains(&"copy to the host".to_string()));
+    gpu.is_checking_lengths = true;
+    RIGHT.launch(&gpu).unwrap();
+    let copy = ["copy to the host", "wait for a stream"];
+    let mut expected = vec!["push primary 0"];
+    // Starts, used keys, and the entries of each sequence.
+    expected.extend([copy; 4].as_flattened());
+    expected.extend(["launch in primary 0", "pop primary 0"]);
+    assert_eq!(driver.log(), expected);
+}
+
+#[test]
+fn the_first_wrong_number_is_named_and_nothing_is_launched() {
+    let driver = Driver::take();
+    let mut gpu = gpu(0);
+    gpu.is_checking_lengths = true;
+    for (arrays, message) in [
+        (
+            Arrays {
+                q_starts: [0, 201, 200],
+                ..RIGHT
+            },
+            "sequence 0 has 201 rows of q by cu_seqlens_q, more than max_seqlen_q = 200",
+        ),
+        (
+            Arrays {
+                used: [200, 201],
+                ..RIGHT
+            },
+            "seqused_k[1] is 201: by max_seqlen_k the sequence has 200 keys",
+        ),
+        (
+            Arrays {
+                table: [[5, 0, 3, 1], [2, 6, -7, 99]],
+                ..RIGHT
+            },
+            "block_table[1][1] is 6: k has 6 pages",
+        ),
+    ] {
+        let failure = arrays.launch(&gpu).unwrap_err();
+        assert_eq!(failure, Failure::new(Code::Invalid, message));
+        let log = driver.log();
+        assert!(!log.iter().any(|line| line.starts_with("launch")), "{log:?}");
+        assert_eq!(driver.stack(), "");
+    }
+}
+
+#[test]
+fn lengths_are_not_read_during_a_capture_and_the_call_is_refused() {
+    let driver = Driver::take();
+    let mut gpu = gpu(0);
+    driver.capture(true);
+    RIGHT.launch(&gpu).unwrap();
+    gpu.is_checking_lengths = true;
+    let failure = RIGHT.launch(&gpu).unwrap_err();
+    driver.capture(false);
+    assert_eq!(failure.code, Code::Invalid);
+    let words = "ATTENTION_LADDER_CHECK is set, and the stream is being captured into a CUDA graph";
+    assert!(failure.message.starts_with(words), "{failure:?}");
 }
