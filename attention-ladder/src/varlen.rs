@@ -102,9 +102,7 @@ impl CheckedVarlen {
             return Ok(());
         }
         for sequence in 0..bounds.batch {
-            let first = serving
-                .pages
-                .wrapping_add(sequence * bounds.table_entries);
+            let first = serving.pages.wrapping_add(sequence * bounds.table_entries);
             let entries = copy(first, lengths.pages_of(&bounds, sequence))?;
             lengths::check_pages(&bounds, sequence, &entries)?;
         }

@@ -302,16 +302,17 @@ fn read_optional<'a, 'py>(
         .transpose()
 }
 
-/// Calls the package's function `name` with `argument`.
-fn call_package<'py>(
+/// Calls the function `name` of the package's module of allocations with `argument`.
+fn call_memory<'py>(
     name: &Bound<'py, PyString>,
     argument: Object<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    static PACKAGE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    static MEMORY: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let py = argument.py();
-    let package =
-        PACKAGE.get_or_try_init(py, || PyResult::Ok(py.import("attention_ladder")?.unbind()))?;
-    package.bind(py).getattr(name)?.call1((argument,))
+    let memory = MEMORY.get_or_try_init(py, || {
+        PyResult::Ok(py.import("attention_ladder._memory")?.unbind())
+    })?;
+    memory.bind(py).getattr(name)?.call1((argument,))
 }
 
 /// A launch that needs no GIL.
@@ -482,12 +483,12 @@ impl<'py> Memory<'py> {
         let [q, ..] = arguments.qkv;
         let out = match arguments.out {
             Some(out) => out.clone(),
-            None if is_e4m3 => call_package(intern!(py, "_empty_out"), q)?,
-            // Without `_empty_out`, which would ask for the type again.
-            None => call_package(intern!(py, "_empty_like"), q)?,
+            None if is_e4m3 => call_memory(intern!(py, "empty_out"), q)?,
+            // Without `empty_out`, which would ask for the type again.
+            None => call_memory(intern!(py, "empty_like"), q)?,
         };
         let lse = if arguments.return_lse {
-            Some(call_package(intern!(py, "_empty_lse"), q)?)
+            Some(call_memory(intern!(py, "empty_lse"), q)?)
         } else {
             None
         };
@@ -629,5 +630,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sdpa, module)?)?;
     module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_function(wrap_pyfunction!(variant, module)?)?;
-    module.add_function(wrap_pyfunction!(varlen::varlen, module)?)
+    module.add_function(wrap_pyfunction!(varlen::varlen, module)?)?;
+    module.add_function(wrap_pyfunction!(varlen::check_varlen, module)?)
 }

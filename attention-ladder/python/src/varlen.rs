@@ -1,7 +1,10 @@
-//! Attention of sequences that lie one after the other, or whose keys lie in pages.
+//! Attention of sequences of lengths of their own: packed, padded, or with keys in pages.
 
 use crate::dlpack::{self, Kind, Tensor};
-use crate::{ElementType, Object, call_package, failed, read_optional, softmax_scale};
+use crate::{
+    ElementType, Object, call_memory, failed, increment_version, read_optional,
+    refuse_unfit_output, softmax_scale,
+};
 use attention_ladder::{
     self as ladder, AttentionLadderTensor, AttentionLadderVarlenCall, CheckedVarlen,
 };
@@ -10,7 +13,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::c_void;
-use std::ptr::{null, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 
 /// Everything that is no tensor.
 struct Options {
@@ -22,10 +25,12 @@ struct Options {
     softcap: f32,
 }
 
-/// The tensors of a call.
+/// The tensors of a call. Without `cu_q` queries are padded, without `cu_k` keys are padded or in
+/// pages.
 struct Tensors<'a, 'py> {
     qkv: [Tensor<'a, 'py>; 3],
-    cu_q: Tensor<'a, 'py>,
+    out: Option<Tensor<'a, 'py>>,
+    cu_q: Option<Tensor<'a, 'py>>,
     cu_k: Option<Tensor<'a, 'py>>,
     seqused_k: Option<Tensor<'a, 'py>>,
     block_table: Option<Tensor<'a, 'py>>,
@@ -34,23 +39,72 @@ struct Tensors<'a, 'py> {
 
 impl<'a, 'py> Tensors<'a, 'py> {
     /// Reads the tensors' memory.
-    fn read(
-        [q, k, v]: [Object<'a, 'py>; 3],
-        cu_q: Object<'a, 'py>,
-        [cu_k, seqused_k, block_table, sinks]: [Option<Object<'a, 'py>>; 4],
-    ) -> PyResult<Self> {
+    fn read(objects: &Objects<'a, 'py>) -> PyResult<Self> {
+        let [q, k, v] = objects.qkv;
+        let [cu_q, cu_k, seqused_k, block_table, sinks] = objects.arrays;
         Ok(Self {
             qkv: [
                 dlpack::read("q", q)?,
                 dlpack::read("k", k)?,
                 dlpack::read("v", v)?,
             ],
-            cu_q: dlpack::read("cu_seqlens_q", cu_q)?,
+            out: read_optional("out", objects.out)?,
+            cu_q: read_optional("cu_seqlens_q", cu_q)?,
             cu_k: read_optional("cu_seqlens_k", cu_k)?,
             seqused_k: read_optional("seqused_k", seqused_k)?,
             block_table: read_optional("block_table", block_table)?,
             sinks: read_optional("sinks", sinks)?,
         })
+    }
+
+    /// Reads the attributes of tensors without memory. Returns `None` if an extent is a symbol.
+    fn read_fake(objects: &Objects<'a, 'py>) -> PyResult<Option<Self>> {
+        let [q, k, v] = objects.qkv;
+        let fake_q = dlpack::read_fake_tensor("q", q)?;
+        let fake_k = dlpack::read_fake_tensor("k", k)?;
+        let fake_v = dlpack::read_fake_tensor("v", v)?;
+        let (Some(q_tensor), Some(k_tensor), Some(v_tensor)) = (fake_q, fake_k, fake_v) else {
+            return Ok(None);
+        };
+        let mut arrays = [const { None }; 5];
+        for (index, name) in ARRAY_NAMES.into_iter().enumerate() {
+            let Some(object) = objects.arrays[index] else {
+                continue;
+            };
+            arrays[index] = dlpack::read_fake_tensor(name, object)?;
+            if arrays[index].is_none() {
+                return Ok(None);
+            }
+        }
+        let [cu_q, cu_k, seqused_k, block_table, sinks] = arrays;
+        Ok(Some(Self {
+            qkv: [q_tensor, k_tensor, v_tensor],
+            out: None,
+            cu_q,
+            cu_k,
+            seqused_k,
+            block_table,
+            sinks,
+        }))
+    }
+
+    /// Returns the number of sequences.
+    fn batch(&self) -> i64 {
+        match &self.cu_q {
+            Some(starts) => starts.shape().first().copied().unwrap_or(0) - 1,
+            // No sequences are as one without rows.
+            None => self.qkv[0].shape().first().copied().unwrap_or(0).max(1),
+        }
+    }
+
+    fn key_layout(&self) -> Layout {
+        if self.block_table.is_some() {
+            Layout::Pages
+        } else if self.cu_k.is_some() {
+            Layout::Packed
+        } else {
+            Layout::Padded
+        }
     }
 }
 
@@ -60,24 +114,41 @@ struct Described {
     extents: [i64; 4],
 }
 
-/// Describes [rows, heads, columns], or with pages [pages, rows, heads, columns].
-fn describe(tensor: &Tensor<'_, '_>, has_pages: bool) -> PyResult<Described> {
+/// The meaning of a tensor's dimensions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// The rows of all sequences, heads and columns.
+    Packed,
+    /// Sequences, rows, heads and columns.
+    Padded,
+    /// Pages, rows, heads and columns.
+    Pages,
+}
+
+impl Layout {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Packed => "[rows of all sequences, heads, head_dim]",
+            Self::Padded => "[batch, rows, heads, head_dim] without cumulative lengths",
+            Self::Pages => "[pages, page_size, heads, head_dim] with block_table",
+        }
+    }
+}
+
+fn describe(tensor: &Tensor<'_, '_>, layout: Layout) -> PyResult<Described> {
+    let is_packed = layout == Layout::Packed;
     let (extents, strides) = match (tensor.shape(), tensor.strides(), tensor.dimensions()) {
-        (&[rows, heads, columns], &[row, head, column], 3) if !has_pages => {
+        (&[rows, heads, columns], &[row, head, column], 3) if is_packed => {
             ([1, rows, heads, columns], [0, row, head, column])
         }
-        (&[pages, rows, heads, columns], &[page, row, head, column], 4) if has_pages => {
-            ([pages, rows, heads, columns], [page, row, head, column])
+        (&[batches, rows, heads, columns], &[batch, row, head, column], 4) if !is_packed => {
+            ([batches, rows, heads, columns], [batch, row, head, column])
         }
         (_, _, dimensions) => {
-            let expected = if has_pages {
-                "[pages, page_size, heads, head_dim] with block_table"
-            } else {
-                "[rows of all sequences, heads, head_dim]"
-            };
             return Err(PyValueError::new_err(format!(
-                "{} has {dimensions} dimensions: expected {expected}",
-                tensor.name
+                "{} has {dimensions} dimensions: expected {}",
+                tensor.name,
+                layout.words()
             )));
         }
     };
@@ -105,6 +176,16 @@ fn describe(tensor: &Tensor<'_, '_>, has_pages: bool) -> PyResult<Described> {
     })
 }
 
+/// Returns the address of an array, and one that nothing lies at for an array without memory: C
+/// takes null for none.
+fn present_address(tensor: &Tensor<'_, '_>) -> *const c_void {
+    if tensor.data.is_null() {
+        NonNull::<u128>::dangling().as_ptr().cast()
+    } else {
+        tensor.data.cast_const()
+    }
+}
+
 /// Returns the address of a dense array of `count` elements, null if there is none.
 fn array(
     tensor: Option<&Tensor<'_, '_>>,
@@ -117,7 +198,7 @@ fn array(
     };
     let is_dense = present.shape() == [count] && (count == 1 || present.strides() == [1]);
     if is_dense && present.kind == kind && present.gpu == q.gpu {
-        return Ok(present.data.cast_const());
+        return Ok(present_address(present));
     }
     let dtype = if kind == Kind::I32 {
         "int32"
@@ -152,7 +233,7 @@ impl Table {
             && (entries <= 1 || entry_stride == 1)
         {
             return Ok(Self {
-                address: present.data.cast_const().cast(),
+                address: present_address(present).cast(),
                 stride: if batch == 1 { entries } else { stride },
             });
         }
@@ -167,25 +248,28 @@ impl Table {
 struct DescribedCall {
     call: AttentionLadderVarlenCall,
     gpu: Option<i32>,
+    q_layout: Layout,
     /// Whether there are no rows or no keys: nothing is launched.
     is_empty: bool,
 }
 
-fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<DescribedCall> {
+/// Refuses tensors that do not belong together. `q`, `k` and `v` are their extents.
+fn refuse_unequal_tensors(
+    tensors: &Tensors<'_, '_>,
+    [q_extents, k_extents, v_extents]: [[i64; 4]; 3],
+) -> PyResult<()> {
     let [q, k, v] = &tensors.qkv;
-    let has_pages = tensors.block_table.is_some();
-    let q_described = describe(q, false)?;
-    let k_described = describe(k, has_pages)?;
-    let v_described = describe(v, has_pages)?;
-    let element_type = ElementType::of_inputs(q)?;
     if k.kind != q.kind || v.kind != q.kind {
         return Err(PyTypeError::new_err("q, k and v must have one dtype"));
     }
-    let [_, total_q, heads_q, head_dim] = q_described.extents;
-    let [pages, key_rows, heads_kv, head_dim_k] = k_described.extents;
-    if head_dim_k != head_dim || v_described.extents != k_described.extents {
+    let is_of_other_batch = tensors.key_layout() == Layout::Padded
+        && !k.is_empty()
+        && !q.is_empty()
+        && k_extents[0] != tensors.batch();
+    if k_extents[3] != q_extents[3] || v_extents != k_extents || is_of_other_batch {
+        let batch = if is_of_other_batch { "batch and " } else { "" };
         return Err(PyValueError::new_err(format!(
-            "q is {:?}, k {:?} and v {:?}: k and v must have one shape, and head_dim of q",
+            "q is {:?}, k {:?} and v {:?}: k and v must have one shape, and {batch}head_dim of q",
             q.shape(),
             k.shape(),
             v.shape()
@@ -194,7 +278,13 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
     if k.gpu != q.gpu || v.gpu != q.gpu {
         return Err(PyValueError::new_err("q, k and v must be on one device"));
     }
-    if tensors.cu_k.is_none() && !has_pages {
+    Ok(())
+}
+
+/// Refuses keys that nothing places.
+fn refuse_unplaced_keys(tensors: &Tensors<'_, '_>) -> PyResult<()> {
+    let has_pages = tensors.block_table.is_some();
+    if tensors.cu_k.is_none() && !has_pages && tensors.qkv[1].dimensions() == 3 {
         return Err(PyValueError::new_err(
             "cu_seqlens_k and block_table are None: one of them places the keys of a sequence",
         ));
@@ -204,19 +294,61 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
             "block_table needs seqused_k, the number of keys of each sequence",
         ));
     }
-    let batch = tensors.cu_q.shape().first().copied().unwrap_or(0) - 1;
+    Ok(())
+}
+
+/// Describes the output: one that the call brings along, or as it will be allocated.
+fn describe_output(
+    tensors: &Tensors<'_, '_>,
+    q: AttentionLadderTensor,
+    layout: Layout,
+) -> PyResult<AttentionLadderTensor> {
+    let Some(out) = &tensors.out else {
+        return Ok(AttentionLadderTensor {
+            data: null_mut(),
+            ..q
+        });
+    };
+    let element_type = ElementType::of_inputs(&tensors.qkv[0])?;
+    refuse_unfit_output(out, &tensors.qkv[0], &element_type)?;
+    Ok(describe(out, layout)?.tensor)
+}
+
+fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<DescribedCall> {
+    let [q, k, v] = &tensors.qkv;
+    let key_layout = tensors.key_layout();
+    let q_layout = if tensors.cu_q.is_some() {
+        Layout::Packed
+    } else {
+        Layout::Padded
+    };
+    refuse_unplaced_keys(tensors)?;
+    let q_described = describe(q, q_layout)?;
+    let k_described = describe(k, key_layout)?;
+    let v_described = describe(v, key_layout)?;
+    let element_type = ElementType::of_inputs(q)?;
+    let [q_extents, k_extents] = [q_described.extents, k_described.extents];
+    refuse_unequal_tensors(tensors, [q_extents, k_extents, v_described.extents])?;
+    let [q_batches, q_rows, heads_q, head_dim] = q_extents;
+    let [pages, key_rows, heads_kv, _] = k_extents;
+    let batch = tensors.batch();
     let starts = |tensor| array(tensor, q, Kind::I32, batch + 1);
     let table = Table::read(tensors.block_table.as_ref(), q, batch)?;
+    let max_q = match q_layout {
+        Layout::Padded => q_rows,
+        _ => options.max_q,
+    };
+    let max_k = match key_layout {
+        Layout::Padded => key_rows,
+        _ => options.max_k,
+    };
     let call = AttentionLadderVarlenCall {
         q: q_described.tensor,
         k: k_described.tensor,
         v: v_described.tensor,
-        o: AttentionLadderTensor {
-            data: null_mut(),
-            ..q_described.tensor
-        },
+        o: describe_output(tensors, q_described.tensor, q_layout)?,
         lse: null_mut(),
-        cu_seqlens_q: starts(Some(&tensors.cu_q))?.cast(),
+        cu_seqlens_q: starts(tensors.cu_q.as_ref())?.cast(),
         cu_seqlens_k: starts(tensors.cu_k.as_ref())?.cast(),
         seqused_k: array(tensors.seqused_k.as_ref(), q, Kind::I32, batch)?.cast(),
         block_table: table.address,
@@ -226,10 +358,14 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
         batch: clamped(batch),
         heads_q: clamped(heads_q),
         heads_kv: clamped(heads_kv),
-        max_seqlen_q: clamped(options.max_q),
-        max_seqlen_k: clamped(options.max_k.max(1)),
+        max_seqlen_q: clamped(if q_layout == Layout::Padded {
+            max_q.max(1)
+        } else {
+            max_q
+        }),
+        max_seqlen_k: clamped(max_k.max(1)),
         head_dim: clamped(head_dim),
-        total_q: clamped(total_q.max(1)),
+        total_q: clamped(q_rows.max(1)),
         total_k: clamped(key_rows.max(1)),
         pages: clamped(pages.max(1)),
         page_size: clamped(key_rows),
@@ -243,7 +379,8 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
     Ok(DescribedCall {
         call,
         gpu: q.gpu,
-        is_empty: [total_q, pages, key_rows].contains(&0),
+        q_layout,
+        is_empty: [q_batches, q_rows, pages, key_rows].contains(&0),
     })
 }
 
@@ -270,20 +407,102 @@ impl Launch {
     }
 }
 
-/// Computes attention of packed sequences on the current stream and returns out, or the pair of it
-/// and the log-sum-exps. Returns None, and nothing is done, if the dispatcher has to take the call
-/// apart first, unless that has been done. All arguments are by position.
+/// The arrays of a call, in the order of [`Objects::arrays`].
+const ARRAY_NAMES: [&str; 5] = [
+    "cu_seqlens_q",
+    "cu_seqlens_k",
+    "seqused_k",
+    "block_table",
+    "sinks",
+];
+
+/// The tensors of a call, as Python passes them.
+struct Objects<'a, 'py> {
+    qkv: [Object<'a, 'py>; 3],
+    out: Option<Object<'a, 'py>>,
+    arrays: [Option<Object<'a, 'py>>; 5],
+    return_lse: bool,
+}
+
+impl<'py> Objects<'_, 'py> {
+    /// Returns out, or allocates it like q.
+    fn output(&self) -> PyResult<Bound<'py, PyAny>> {
+        match self.out {
+            Some(out) => Ok(out.clone()),
+            None => {
+                let [q, ..] = self.qkv;
+                call_memory(intern!(q.py(), "empty_like"), q)
+            }
+        }
+    }
+
+    fn new_lse(&self) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if !self.return_lse {
+            return Ok(None);
+        }
+        let [q, ..] = self.qkv;
+        call_memory(intern!(q.py(), "empty_varlen_lse"), q).map(Some)
+    }
+
+    /// Allocates the results and launches.
+    fn launched(
+        &self,
+        mut call: CheckedVarlen,
+        device: i32,
+        layout: Layout,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let out = self.output()?;
+        let py = out.py();
+        let lse = self.new_lse()?;
+        let lse_address = match &lse {
+            Some(tensor) => dlpack::read("lse", tensor)?.data.cast(),
+            None => null_mut(),
+        };
+        let output = describe(&dlpack::read("out", &out)?, layout)?.tensor;
+        ladder::write_varlen_to(&mut call, &output, lse_address).map_err(failed)?;
+        let launch = Launch {
+            stream: dlpack::stream(py, device)?,
+            call,
+            device,
+        };
+        py.detach(move || launch.launch()).map_err(failed)?;
+        result(out, lse)
+    }
+
+    /// Returns the results where there are no rows or no keys, without a launch.
+    fn filled(&self) -> PyResult<Bound<'py, PyAny>> {
+        let out = self.output()?;
+        let [.., sinks] = self.arrays;
+        out.call_method0("zero_")?;
+        let lse = self.new_lse()?;
+        match (&lse, sinks) {
+            (Some(tensor), Some(logits)) => {
+                tensor.call_method1("copy_", (logits.call_method1("unsqueeze", (1,))?,))?;
+            }
+            (Some(tensor), None) => {
+                tensor.call_method1("fill_", (f32::NEG_INFINITY,))?;
+            }
+            (None, _) => {}
+        }
+        result(out, lse)
+    }
+}
+
+/// Computes attention of sequences on the current stream and returns out, or the pair of it and the
+/// log-sum-exps. Returns None, and nothing is done, if the dispatcher has to take the call apart
+/// first, unless that has been done. All arguments are by position.
 #[pyfunction]
 #[pyo3(signature = (
-    q, k, v, cu_q, cu_k, max_q, max_k, scale, window_left, window_right, seqused_k, block_table,
-    sinks, softcap, return_lse, is_dispatched, /
+    q, k, v, out, cu_q, cu_k, max_q, max_k, scale, window_left, window_right, seqused_k,
+    block_table, sinks, softcap, return_lse, is_dispatched, /
 ))]
 #[allow(clippy::too_many_arguments)]
 pub fn varlen<'py>(
     q: Object<'_, 'py>,
     k: Object<'_, 'py>,
     v: Object<'_, 'py>,
-    cu_q: Object<'_, 'py>,
+    out: Option<Object<'_, 'py>>,
+    cu_q: Option<Object<'_, 'py>>,
     cu_k: Option<Object<'_, 'py>>,
     max_q: i64,
     max_k: i64,
@@ -297,18 +516,16 @@ pub fn varlen<'py>(
     return_lse: bool,
     is_dispatched: bool,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = q.py();
-    let inputs = [
-        Some(q),
-        Some(k),
-        Some(v),
-        Some(cu_q),
-        cu_k,
-        seqused_k,
-        block_table,
-        sinks,
-    ];
-    if !is_dispatched && !dlpack::are_plain(py, &inputs, None)? {
+    let arrays = [cu_q, cu_k, seqused_k, block_table, sinks];
+    let objects = Objects {
+        qkv: [q, k, v],
+        out,
+        arrays,
+        return_lse,
+    };
+    let mut inputs = vec![Some(q), Some(k), Some(v)];
+    inputs.extend(arrays);
+    if !is_dispatched && !dlpack::are_plain(q.py(), &inputs, out)? {
         return Ok(None);
     }
     let options = Options {
@@ -319,17 +536,28 @@ pub fn varlen<'py>(
         window_right,
         softcap,
     };
-    let arrays = [cu_k, seqused_k, block_table, sinks];
-    let tensors = match Tensors::read([q, k, v], cu_q, arrays) {
+    let tensors = match Tensors::read(&objects) {
         Ok(tensors) => tensors,
         // A tensor without memory is the dispatcher's, once.
         Err(_) if !is_dispatched => return Ok(None),
         Err(error) => return Err(error),
     };
-    let described = describe_call(&tensors, &options)?;
+    attend(&objects, &tensors, &options).map(Some)
+}
+
+/// Checks, allocates and launches.
+fn attend<'py>(
+    objects: &Objects<'_, 'py>,
+    tensors: &Tensors<'_, 'py>,
+    options: &Options,
+) -> PyResult<Bound<'py, PyAny>> {
+    let described = describe_call(tensors, options)?;
     let call = ladder::check_varlen(&described.call).map_err(failed)?;
+    if let Some(out) = objects.out {
+        increment_version(out)?;
+    }
     if described.is_empty {
-        return filled(q, sinks, return_lse).map(Some);
+        return objects.filled();
     }
     let Some(device) = described.gpu else {
         ladder::varlen_variant(&call, 0).map_err(failed)?;
@@ -337,60 +565,52 @@ pub fn varlen<'py>(
             "q, k and v are not on a GPU: the kernels are for NVIDIA GPUs",
         ));
     };
-    launched(q, call, device, return_lse).map(Some)
+    objects.launched(call, device, described.q_layout)
 }
 
-/// Allocates the results and launches.
-fn launched<'py>(
+/// Refuses what a launch on tensors like these would refuse, as far as their shapes are no symbols.
+#[pyfunction]
+#[pyo3(signature = (
+    q, k, v, cu_q, cu_k, max_q, max_k, scale, window_left, window_right, seqused_k, block_table,
+    sinks, softcap, /
+))]
+#[allow(clippy::too_many_arguments)]
+pub fn check_varlen<'py>(
     q: Object<'_, 'py>,
-    mut call: CheckedVarlen,
-    device: i32,
-    return_lse: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = q.py();
-    let out = call_package(intern!(py, "_empty_like"), q)?;
-    let lse = new_lse(q, return_lse)?;
-    let lse_address = match &lse {
-        Some(tensor) => dlpack::read("lse", tensor)?.data.cast(),
-        None => null_mut(),
-    };
-    let output = describe(&dlpack::read("out", &out)?, false)?.tensor;
-    ladder::write_varlen_to(&mut call, &output, lse_address).map_err(failed)?;
-    let launch = Launch {
-        stream: dlpack::stream(py, device)?,
-        call,
-        device,
-    };
-    py.detach(move || launch.launch()).map_err(failed)?;
-    result(out, lse)
-}
-
-/// Returns the results where there are no rows or no keys, without a launch.
-fn filled<'py>(
-    q: Object<'_, 'py>,
+    k: Object<'_, 'py>,
+    v: Object<'_, 'py>,
+    cu_q: Option<Object<'_, 'py>>,
+    cu_k: Option<Object<'_, 'py>>,
+    max_q: i64,
+    max_k: i64,
+    scale: Option<Object<'_, 'py>>,
+    window_left: i64,
+    window_right: i64,
+    seqused_k: Option<Object<'_, 'py>>,
+    block_table: Option<Object<'_, 'py>>,
     sinks: Option<Object<'_, 'py>>,
-    return_lse: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let out = call_package(intern!(q.py(), "_empty_like"), q)?;
-    out.call_method0("zero_")?;
-    let lse = new_lse(q, return_lse)?;
-    match (&lse, sinks) {
-        (Some(tensor), Some(logits)) => {
-            tensor.call_method1("copy_", (logits.call_method1("unsqueeze", (1,))?,))?;
-        }
-        (Some(tensor), None) => {
-            tensor.call_method1("fill_", (f32::NEG_INFINITY,))?;
-        }
-        (None, _) => {}
-    }
-    result(out, lse)
-}
-
-fn new_lse<'py>(q: Object<'_, 'py>, return_lse: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if !return_lse {
-        return Ok(None);
-    }
-    call_package(intern!(q.py(), "_empty_varlen_lse"), q).map(Some)
+    softcap: f32,
+) -> PyResult<()> {
+    let objects = Objects {
+        qkv: [q, k, v],
+        out: None,
+        arrays: [cu_q, cu_k, seqused_k, block_table, sinks],
+        return_lse: false,
+    };
+    let Some(tensors) = Tensors::read_fake(&objects)? else {
+        return Ok(());
+    };
+    let options = Options {
+        max_q,
+        max_k,
+        scale: softmax_scale(scale)?,
+        window_left,
+        window_right,
+        softcap,
+    };
+    let described = describe_call(&tensors, &options)?;
+    ladder::check_varlen(&described.call).map_err(failed)?;
+    Ok(())
 }
 
 fn result<'py>(

@@ -82,7 +82,7 @@ def emulated(native, *given):
 
     values = [stored(x) if s is None else stored(x).float() * stored(s)[..., None, None] for x, s in zip((q, k, v), scales)]
     result, lse = reference(*values, is_causal, scale)
-    out = attention_ladder._empty_out(q) if out is None else out
+    out = attention_ladder._memory.empty_out(q) if out is None else out
     stored(out).data.copy_(result)
     return (out, lse.float()) if return_lse else out
 
@@ -405,13 +405,13 @@ class AmongTensors:
             thread.start()
             thread.join()
         assert done, "a thread that is not profiled failed"
-        record = attention_ladder._record
-        attention_ladder._record = None
+        record = attention_ladder._dispatch.record
+        attention_ladder._dispatch.record = None
         try:
             for call in CALLS.values():
                 call(*self.qkv)  # nothing is recorded where nobody asks
         finally:
-            attention_ladder._record = record
+            attention_ladder._dispatch.record = record
 
     def nothing(self):
         q, k, v = self.qkv
@@ -493,13 +493,14 @@ class AmongTensors:
     def refusals(self):
         """Of every kind of check, by plain calls and by the dispatcher: nothing has been allocated by then."""
         q, k, v = self.qkv
-        allocators = attention_ladder._empty_like, attention_ladder._empty_strided
+        memory = attention_ladder._memory
+        allocators = memory.empty_like, memory.empty_strided
         taken = []
 
         def counted(allocator):
             return lambda *given, **named: taken.append(allocator) or allocator(*given, **named)
 
-        attention_ladder._empty_like, attention_ladder._empty_strided = map(counted, allocators)
+        memory.empty_like, memory.empty_strided = map(counted, allocators)
         try:
             for call, kind in itertools.product(CALLS.values(), (lambda x: x, Plain)):
                 for words, *wrong in (
@@ -519,7 +520,7 @@ class AmongTensors:
                 assert taken
                 taken.clear()
         finally:
-            attention_ladder._empty_like, attention_ladder._empty_strided = allocators
+            memory.empty_like, memory.empty_strided = allocators
 
     def numbers(self):
         for call in CALLS.values():
@@ -542,9 +543,9 @@ class AmongTensors:
                 called(q, self.k, self.v)
                 assert ASKED == [("lse" in name, expected)], (name, ASKED)
         native = attention_ladder._native
-        attention_ladder._native = types.SimpleNamespace(variant=lambda *given: given[3:])
+        attention_ladder._dense._native = types.SimpleNamespace(variant=lambda *given: given[3:])
         assert attention_ladder.variant(*self.qkv, True, 0.5, return_lse=True) == (True, 0.5, True, False)
-        attention_ladder._native = native
+        attention_ladder._dense._native = native
 
     def registered(self):
         for op in (OP, OP_LSE):
@@ -831,7 +832,7 @@ def refuses_backward(q, return_lse):
 
 def without_gpu():
     q = torch.zeros(1, 8, 512, 64, dtype=F16)
-    attention_ladder._empty_like = attention_ladder._empty_strided = None  # there is nothing to allocate for
+    attention_ladder._memory.empty_like = attention_ladder._memory.empty_strided = None  # there is nothing to allocate for
     for call in (attention_ladder.sdpa, OP, OP_LSE, attention_ladder.variant):
         for tensor, options in ((q, {}), (q.bfloat16(), {} if call in (OP, OP_LSE) else {"return_lse": True})):
             said = None
@@ -1173,10 +1174,10 @@ if __name__ == "__main__":
     anywhere()
     packed_sequences()
     annotated()
-    native = attention_ladder._sdpa
-    attention_ladder._sdpa = functools.partial(emulated, native)
+    native = attention_ladder._dense._sdpa
+    attention_ladder._dense._sdpa = functools.partial(emulated, native)
     AmongTensors("cpu").run()
-    attention_ladder._sdpa = native
+    attention_ladder._dense._sdpa = native
     if torch.cuda.is_available():
         with_gpu()
         packed_sequences_with_gpu()

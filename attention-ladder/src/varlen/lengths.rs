@@ -284,7 +284,10 @@ mod tests {
             .map(|sequence| lengths.pages_of(&PAGED, sequence))
             .collect();
         assert_eq!(pages, [0, 1, 2]);
-        assert_eq!(Lengths::default().pages_of(&PAGED, 0), 300_usize.div_ceil(16));
+        assert_eq!(
+            Lengths::default().pages_of(&PAGED, 0),
+            300_usize.div_ceil(16)
+        );
         check_pages(&PAGED, 0, &[]).unwrap();
         check_pages(&PAGED, 1, &[39, 0]).unwrap();
         for (page, words) in [(40, "is 40"), (-1, "is -1"), (i32::MAX, "is 2147483647")] {

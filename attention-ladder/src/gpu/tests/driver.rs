@@ -640,7 +640,10 @@ fn the_first_wrong_number_is_named_and_nothing_is_launched() {
         let failure = arrays.launch(&gpu).unwrap_err();
         assert_eq!(failure, Failure::new(Code::Invalid, message));
         let log = driver.log();
-        assert!(!log.iter().any(|line| line.starts_with("launch")), "{log:?}");
+        assert!(
+            !log.iter().any(|line| line.starts_with("launch")),
+            "{log:?}"
+        );
         assert_eq!(driver.stack(), "");
     }
 }
