@@ -27,8 +27,12 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+import doors_alone  # noqa: E402
+import emulation  # noqa: E402
+import served  # noqa: E402
 from candidate import attention as candidate  # noqa: E402
+from emulation import ASKED, answered, lacks_gpu, raises, reference  # noqa: E402
 
 OP_VARLEN = torch.ops.attention_ladder.varlen
 OP, OP_LSE = torch.ops.attention_ladder.sdpa, torch.ops.attention_ladder.sdpa_lse
@@ -36,55 +40,6 @@ F16, BF16, E4M3 = torch.float16, torch.bfloat16, torch.float8_e4m3fn
 # Row error bound, as a share of the row's norm: gate C3 of `compare` for normal inputs (for E4M3 bf16's, which its least precise
 # variants declare). Error bound of log-sum-exps (C8), relative or absolute.
 ROW_BOUND, LSE_BOUND = {F16: 2e-3, BF16: 1.6e-2}, 1e-5
-
-
-def raises(kind, words, call, *args, **keywords):
-    try:
-        call(*args, **keywords)
-    except kind as error:
-        # Dynamo quotes the parts of a message, in PyTorch 2.11 one by one.
-        assert words in str(error).replace("'), ConstantVariable(str: '", ""), f"{error} is without '{words}'"
-    else:
-        raise AssertionError(f"no {kind} with '{words}'")
-
-
-def reference(q, k, v, is_causal, scale=None):
-    """Attention and log-sum-exps in float64, the mask aligned bottom-right, 0 and -inf where no key is visible."""
-    group = q.shape[1] // k.shape[1]
-    q, k, v = q.double(), k.double().repeat_interleave(group, 1), v.double().repeat_interleave(group, 1)
-    scores = q @ k.transpose(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5)
-    if is_causal:
-        rows, keys = torch.arange(q.shape[2], device=q.device), torch.arange(k.shape[2], device=q.device)
-        scores = scores.masked_fill(keys[None, :] > rows[:, None] + k.shape[2] - q.shape[2], float("-inf"))
-    return torch.softmax(scores, -1).nan_to_num(0.0) @ v, torch.logsumexp(scores, -1)
-
-
-def lacks_gpu(said):
-    return any(words in said for words in ("no CUDA driver", "no GPU", "holds no GPU code", "not on a GPU", "NVIDIA driver"))
-
-
-ASKED = []  # of the calls that `emulated` has answered: log-sum-exps, batch invariance
-
-
-def emulated(native, *given):
-    """The native call; where all that it lacks is a GPU, the reference."""
-    try:
-        return native(*given)
-    except (RuntimeError, ValueError) as error:
-        if not lacks_gpu(str(error)):
-            raise
-    q, k, v, out, is_causal, scale, *scales, return_lse, batch_invariant, _, _ = given
-    ASKED.append((return_lse, batch_invariant))
-
-    def stored(x):
-        """As a kernel sees it: no lazy bit, no autograd."""
-        return torch.empty(0, dtype=x.dtype).set_(x.untyped_storage(), x.storage_offset(), x.shape, x.stride())
-
-    values = [stored(x) if s is None else stored(x).float() * stored(s)[..., None, None] for x, s in zip((q, k, v), scales)]
-    result, lse = reference(*values, is_causal, scale)
-    out = attention_ladder._memory.empty_out(q) if out is None else out
-    stored(out).data.copy_(result)
-    return (out, lse.float()) if return_lse else out
 
 
 # Each gives the output and, or None, the log-sum-exps.
@@ -648,29 +603,9 @@ def paged(given, rows, extra=0):
 
 
 def varlen_reference(given, window=(-1, -1), scale=None, sinks=None, softcap=0.0):
-    """Attention and log-sum-exps of each sequence in float64."""
+    """Attention and log-sum-exps of each packed sequence in float64."""
     q, k, v, cu_q, cu_k, _, _ = given
-    outs, lses = [], []
-    for b in range(len(cu_q) - 1):
-        rows, keys, values = (x[c[b] : c[b + 1]].double().transpose(0, 1) for x, c in ((q, cu_q), (k, cu_k), (v, cu_k)))
-        keys, values = (x.repeat_interleave(q.shape[1] // k.shape[1], 0) for x in (keys, values))
-        scores = rows @ keys.mT * (scale or q.shape[-1] ** -0.5)
-        if softcap:
-            scores = softcap * torch.tanh(scores / softcap)
-        own = torch.arange(rows.shape[1], device=q.device)[:, None] + keys.shape[1] - rows.shape[1]
-        distance = torch.arange(keys.shape[1], device=q.device)[None] - own
-        hidden = (distance > window[1]) & (window[1] >= 0) | (-distance > window[0]) & (window[0] >= 0)
-        scores = scores.masked_fill(hidden, float("-inf"))
-        if sinks is not None:
-            sink = sinks.double()[:, None, None].expand(-1, rows.shape[1], 1)
-            scores, values = torch.cat([scores, sink], 2), torch.cat([values, torch.zeros_like(values[:, :1])], 1)
-        if scores.shape[2] == 0:
-            outs.append(torch.zeros_like(rows))
-            lses.append(torch.full(rows.shape[:2], float("-inf"), device=q.device, dtype=torch.float64))
-            continue
-        outs.append(torch.softmax(scores, -1).nan_to_num(0.0) @ values)
-        lses.append(torch.logsumexp(scores, -1))
-    return torch.cat(outs, 1).transpose(0, 1), torch.cat(lses, 1)
+    return emulation.varlen_reference(q, k, v, cu_q, cu_k, scale, *window, None, None, sinks, softcap)
 
 
 def packed_sequences():
@@ -1174,10 +1109,10 @@ if __name__ == "__main__":
     anywhere()
     packed_sequences()
     annotated()
-    native = attention_ladder._dense._sdpa
-    attention_ladder._dense._sdpa = functools.partial(emulated, native)
-    AmongTensors("cpu").run()
-    attention_ladder._dense._sdpa = native
+    with answered():
+        AmongTensors("cpu").run()
+        served.run()
+        doors_alone.run()
     if torch.cuda.is_available():
         with_gpu()
         packed_sequences_with_gpu()
