@@ -340,8 +340,9 @@ def _mask_without_padding(
     end = offset + rows
     left, right = window
     if isinstance(end, torch.Tensor):
-        return Coded.of_used(end.reshape(1).expand(batch), window)
-    if end > keys or right > 0 and end != keys:
+        # Keys behind the last query are there, and hidden by a causal window alone.
+        return Coded.of_used(end.reshape(1).expand(batch), window) if right == 0 else False
+    if end > keys or right != 0 and end != keys:
         return False
     if end == keys and left >= keys - 1 or left < 0:
         window = (-1, right if right < keys - 1 else -1)
