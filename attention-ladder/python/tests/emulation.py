@@ -82,7 +82,7 @@ def attended(q, k, v, scale, left, right, sinks, softcap):
     scores = scores.masked_fill(hidden, float("-inf"))
     if sinks is not None:
         sink = sinks.double()[:, None, None].expand(-1, rows.shape[1], 1)
-        scores, values = torch.cat([scores, sink], 2), torch.cat([values, torch.zeros_like(values[:, :1])], 1)
+        scores, values = torch.cat([scores, sink], 2), torch.cat([values, values.new_zeros(values.shape[0], 1, values.shape[2])], 1)
     if scores.shape[2] == 0:
         return torch.zeros_like(q, dtype=torch.float64), scores.new_full(scores.shape[:2], float("-inf"))
     return (torch.softmax(scores, -1).nan_to_num(0.0) @ values).transpose(0, 1), torch.logsumexp(scores, -1)

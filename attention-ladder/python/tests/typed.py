@@ -39,6 +39,31 @@ def attend_to_sequences(q: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
     return results if isinstance(results, torch.Tensor) else results[0]
 
 
+def attend_within_a_window(q: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    out, lse = attention_ladder.sdpa(q, q, q, window=(127, 0), sinks=sinks, softcap=30.0, return_lse=True)
+    assert_type(lse, torch.Tensor)
+    attention_ladder.sdpa(q, q, q, window=127)  # type: ignore[call-overload]
+    attention_ladder.sdpa(q, q, q, softcap=None)  # type: ignore[call-overload]
+    return out
+
+
+def attend_to_a_cache(q: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    results = attention_ladder.flash_attn_with_kvcache(q, q, q, cache_seqlens=lengths, causal=True, page_table=None)
+    assert_type(results, torch.Tensor | tuple[torch.Tensor, torch.Tensor])
+    attention_ladder.flash_attn_with_kvcache(q, q, q, cache_seqlens=512, window_size=(127, 0), return_softmax_lse=True)
+    attention_ladder.flash_attn_with_kvcache(q, q, q, cache_seqlens="512")  # type: ignore[arg-type]
+    attention_ladder.flash_attn_func(q, q, q, causal=True, window_size=(127, 0), return_attn_probs=True)
+    attention_ladder.flash_attn_func(q, q, q, dropout_p=0.1)  # type: ignore[call-arg]
+    return results if isinstance(results, torch.Tensor) else results[0]
+
+
+def doors() -> dict[str, dict[str, int]]:
+    attention_ladder.install("transformers")
+    attention_ladder.uninstall("transformers")
+    attention_ladder.install(None)  # type: ignore[arg-type]
+    return attention_ladder.fallbacks()
+
+
 def operator(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     out: torch.Tensor = torch.ops.attention_ladder.sdpa(q, q, q, is_causal=True)
     lse: torch.Tensor

@@ -1,5 +1,6 @@
 """diffusers' registry of attention backends: its backend "native", the default, calls the kernels."""
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,7 @@ from ._flash import flash_attn_func
 
 def open() -> Callable[[], None]:
     """Takes the place of the backend "native". Returns what gives it back."""
-    from diffusers.models import attention_dispatch
-
+    attention_dispatch: Any = importlib.import_module("diffusers.models.attention_dispatch")
     registry = attention_dispatch._AttentionBackendRegistry
     name = attention_dispatch.AttentionBackendName.NATIVE
     before = registry._backends[name]

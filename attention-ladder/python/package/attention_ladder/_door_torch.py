@@ -51,7 +51,7 @@ class Kernels:
     def remove(self) -> None:
         """Gives the operators back."""
         if self._library is not None:
-            self._library._destroy()
+            self._library._destroy()  # type: ignore[no-untyped-call]
         self._library = None
 
     def _with_fallback(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

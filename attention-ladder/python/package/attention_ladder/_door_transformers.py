@@ -4,6 +4,7 @@ Models ask a function for a mask once a forward pass, and hand it to every layer
 else a `Coded` mask, 4-dimensional as all code around it expects, or the boolean mask of "sdpa" where the pattern is none that a kernel knows.
 """
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +22,9 @@ _CAUSAL, _FULL = (-1, 0), (-1, -1)
 
 def open() -> Callable[[], None]:
     """Registers attention and masks, and takes the place of "sdpa". Returns what gives it back."""
-    import transformers.masking_utils as masks
-    from transformers.modeling_utils import AttentionInterface
-
-    functions, mask_functions = AttentionInterface._global_mapping, masks.AttentionMaskInterface._global_mapping
+    masks: Any = importlib.import_module("transformers.masking_utils")
+    modeling: Any = importlib.import_module("transformers.modeling_utils")
+    functions, mask_functions = modeling.AttentionInterface._global_mapping, masks.AttentionMaskInterface._global_mapping
     before, mask_before = functions["sdpa"], mask_functions["sdpa"]
     attention, default = Attention(before), Default(before)
 
@@ -67,7 +67,8 @@ class Default:
                 return result, None
             reason = result
         _doors.note("transformers", reason)
-        return self._before(module, query, key, value, attention_mask, **named)
+        before: tuple[torch.Tensor, Any] = self._before(module, query, key, value, attention_mask, **named)
+        return before
 
 
 class Attention:
@@ -94,7 +95,8 @@ class Attention:
         _doors.note("transformers", reason)
         mask = Coded(attention_mask).boolean(query.shape[2], key.shape[2]) if attention_mask is not None and is_coded else attention_mask
         if named.get("s_aux") is None and named.get("softcap") is None:
-            return self._before(module, query, key, value, mask, **named)
+            before: tuple[torch.Tensor, Any] = self._before(module, query, key, value, mask, **named)
+            return before
         return self._eager(module, query, key, value, mask, reason, named)
 
     @staticmethod
@@ -144,12 +146,12 @@ def _attend(
     if reason is not None:
         return reason
     logits = None if sinks is None else sinks.float()
-    rows = [tensor.transpose(1, 2) for tensor in (query, key, value)]
+    q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
     # In the layout of the result, which spares a copy; in a graph the compiler sees to that.
-    out = None if is_compiling() else torch.empty(rows[0].shape, dtype=query.dtype, device=query.device)
+    out = None if is_compiling() else torch.empty(q.shape, dtype=query.dtype, device=query.device)
     try:
         if used is not None:
-            result = Sequences(*rows, seqused_k=used, sinks=logits).attend(window, options["scaling"], softcap, False, out)
+            result = Sequences(q, k, v, seqused_k=used, sinks=logits).attend(window, options["scaling"], softcap, False, out)
         else:
             seen = None if window in (_CAUSAL, _FULL) else window
             heads = None if out is None else out.transpose(1, 2)
@@ -183,7 +185,8 @@ def _attend_coded(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, m
             raise
         return str(error)
     assert isinstance(result, torch.Tensor)
-    return result.unflatten(0, (query.shape[0], query.shape[2]))
+    rows: torch.Tensor = result.unflatten(0, (query.shape[0], query.shape[2]))  # type: ignore[no-untyped-call]
+    return rows
 
 
 class Coded:

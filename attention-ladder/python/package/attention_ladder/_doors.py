@@ -66,7 +66,7 @@ def count(door: str, reason: str) -> None:
     reasons[key] = reasons.get(key, 0) + 1
 
 
-@torch.compiler.assume_constant_result  # type: ignore[no-untyped-call,untyped-decorator]
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _count_traced(door: str, reason: str) -> bool:
     count(door, reason)
     return True
@@ -90,7 +90,7 @@ def _capability(index: int) -> tuple[int, int]:
     return torch.cuda.get_device_capability(index)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[no-untyped-call,untyped-decorator]
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _traced_capability(index: int) -> tuple[int, int]:
     return _capability(index)
 

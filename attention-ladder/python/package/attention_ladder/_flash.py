@@ -206,8 +206,8 @@ class _Places:
         page_rows = self._page_rows(k_cache)
         pages = k_cache.shape[1] // page_rows
         table = self.batch_idx[:, None] * pages + torch.arange(pages, dtype=torch.int32, device=k_cache.device)
-        k_pages, v_pages = (cache.unflatten(1, (pages, page_rows)).flatten(0, 1) for cache in (k_cache, v_cache))
-        return table, k_pages, v_pages
+        k_rows, v_rows = (cache.unflatten(1, (pages, page_rows)) for cache in (k_cache, v_cache))  # type: ignore[no-untyped-call]
+        return table, k_rows.flatten(0, 1), v_rows.flatten(0, 1)
 
 
 def _attend_dense(
@@ -225,8 +225,8 @@ def _attend_dense(
     window = _window(window_size, causal)
     is_causal = window == (-1, 0)
     seen = None if is_causal or window == (-1, -1) else window
-    heads = [tensor.transpose(1, 2) for tensor in (q, k, v)]
-    results = sdpa(*heads, is_causal, scale, window=seen, sinks=sinks, softcap=softcap, return_lse=return_lse)
+    q_heads, k_heads, v_heads = (tensor.transpose(1, 2) for tensor in (q, k, v))
+    results = sdpa(q_heads, k_heads, v_heads, is_causal, scale, window=seen, sinks=sinks, softcap=softcap, return_lse=return_lse)
     if isinstance(results, tuple):
         return results[0].transpose(1, 2), results[1]
     return results.transpose(1, 2)

@@ -1,5 +1,6 @@
 """`varlen_attn`, and the operator of all calls on sequences of lengths of their own."""
 
+import contextlib
 import dataclasses
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from . import _dispatch, _memory, _native
 from ._dispatch import Given, Results, check_dispatched, is_compiling, library, refuse_derivatives
 
 _varlen = _native.varlen
+_UNRECORDED = contextlib.nullcontext()
 _NAMES = (
     *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "scale", "window_left", "window_right"),
     *("seqused_k", "block_table", "sinks", "softcap"),
@@ -51,12 +53,12 @@ class Sequences:
         arrays = (self.seqused_k, self.block_table, self.sinks)
         given = (*tensors, *lengths, scale, left, right, *arrays, softcap)
         if not is_compiling():
-            done = None
+            arguments: Any = (*tensors, out, *lengths, scale, left, right, *arrays, softcap, return_lse, False)
+            record: contextlib.AbstractContextManager[object] = _UNRECORDED
             if _profiler._is_profiler_enabled:
-                with _dispatch.record("attention_ladder::varlen", given):
-                    done = _varlen(*tensors, out, *lengths, scale, left, right, *arrays, softcap, return_lse, False)
-            else:
-                done = _varlen(*tensors, out, *lengths, scale, left, right, *arrays, softcap, return_lse, False)
+                record = _dispatch.record("attention_ladder::varlen", given)
+            with record:
+                done = _varlen(*arguments)
             if done is not None:
                 return done
         check_dispatched(*tensors, out)
@@ -169,9 +171,10 @@ def _register() -> None:
             raise ValueError("q, k, v and the arrays beside them must be on one device")
         lengths = (_number(max_seqlen_q, 1), _number(max_seqlen_k, 1))
         window = (_number(window_left, -1), _number(window_right, -1))
-        options = (scale if isinstance(scale, (int, float)) else None, *window)
+        number = scale if isinstance(scale, (int, float)) else None
         cap = softcap if isinstance(softcap, (int, float)) else 0.0
-        _native.check_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *lengths, *options, seqused_k, block_table, sinks, cap)
+        arguments: Any = (q, k, v, cu_seqlens_q, cu_seqlens_k, *lengths, number, *window, seqused_k, block_table, sinks, cap)
+        _native.check_varlen(*arguments)
         return _memory.empty_like(q), _memory.empty_varlen_lse(q)
 
     def autograd(keys: Any, *given: Any) -> Any:
