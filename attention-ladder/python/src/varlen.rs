@@ -126,6 +126,15 @@ enum Layout {
 }
 
 impl Layout {
+    /// Returns the rows of the longest sequence: of a padded tensor those that it has, at least one.
+    fn longest(self, rows: i64, option: i64) -> i64 {
+        if self == Self::Padded {
+            rows.max(1)
+        } else {
+            option
+        }
+    }
+
     fn words(self) -> &'static str {
         match self {
             Self::Packed => "[rows of all sequences, heads, head_dim]",
@@ -334,14 +343,6 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
     let batch = tensors.batch();
     let starts = |tensor| array(tensor, q, Kind::I32, batch + 1);
     let table = Table::read(tensors.block_table.as_ref(), q, batch)?;
-    let max_q = match q_layout {
-        Layout::Padded => q_rows,
-        _ => options.max_q,
-    };
-    let max_k = match key_layout {
-        Layout::Padded => key_rows,
-        _ => options.max_k,
-    };
     let call = AttentionLadderVarlenCall {
         q: q_described.tensor,
         k: k_described.tensor,
@@ -358,12 +359,8 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
         batch: clamped(batch),
         heads_q: clamped(heads_q),
         heads_kv: clamped(heads_kv),
-        max_seqlen_q: clamped(if q_layout == Layout::Padded {
-            max_q.max(1)
-        } else {
-            max_q
-        }),
-        max_seqlen_k: clamped(max_k.max(1)),
+        max_seqlen_q: clamped(q_layout.longest(q_rows, options.max_q)),
+        max_seqlen_k: clamped(key_layout.longest(key_rows, options.max_k).max(1)),
         head_dim: clamped(head_dim),
         total_q: clamped(q_rows.max(1)),
         total_k: clamped(key_rows.max(1)),

@@ -191,21 +191,21 @@ class Cases:
         judge("Whisper", transformers.WhisperModel(config), call, "transformers", {"sdpa": 6}, {}, "sdpa", is_compiled=False)
         judge("Whisper, by name", transformers.WhisperModel(config), call, "transformers", {"sdpa": 6}, {}, "attention_ladder")
 
-    def vit_of_head_dim_72(self):
+    def vits_of_head_dim_72_and_36(self):
         import transformers
 
         torch.manual_seed(0)
-        config = transformers.ViTConfig(
-            hidden_size=288, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, image_size=64, patch_size=8
-        )
+        sizes = dict(intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, image_size=64, patch_size=8)
+        config, small = (transformers.ViTConfig(hidden_size=4 * head_dim, **sizes) for head_dim in (72, 36))
         pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(1)).to(DEVICE)
 
         def call(model):
             return model(pixels.to(model.dtype)).last_hidden_state
 
-        left = {"head_dim = 72 is not supported": 2}
-        judge("ViT, head_dim 72", transformers.ViTModel(config), call, "transformers", {}, left, "sdpa")
-        judge("ViT, head_dim 72, by name", transformers.ViTModel(config), call, "transformers", {}, left, "attention_ladder")
+        judge("ViT, head_dim 72", transformers.ViTModel(config), call, "transformers", {"varlen": 2}, {}, "sdpa")
+        left = {"head_dim = 36 is not supported": 2}
+        judge("ViT, head_dim 36", transformers.ViTModel(small), call, "transformers", {}, left, "sdpa")
+        judge("ViT, head_dim 36, by name", transformers.ViTModel(small), call, "transformers", {}, left, "attention_ladder")
 
     def a_static_cache(self):
         import transformers

@@ -168,7 +168,8 @@ class Cases:
                 ("backward is not supported", q, k.clone().requires_grad_(), k),
                 ("torch.float32 is not supported", q.float(), k, k),
                 ("more than one dtype", q, k.bfloat16(), k),
-                ("head_dim = 72 is not supported", made(2, 4, 8, 72), k, k),
+                ("head_dim = 36 is not supported", made(2, 4, 8, 36), k, k),
+                ("head_dim = 136 is not supported", made(2, 4, 8, 136), k, k),
                 ("more than one head_dim", q, k, made(2, 2, 8, 128)),
                 ("head_dim is not contiguous", q.mT.contiguous().mT, k, k),
                 ("a stride is 0", q, k[:, :1].expand_as(k), k),
@@ -228,6 +229,8 @@ class Cases:
             out, lse, *rest = _door_torch.attend_dense(q, k, k, is_causal=True, scale=0.2)
             expected = reference(q, k, k, True, 0.2)
             near(out, expected[0])
+            between = made(2, 4, 9, 72)
+            near(_door_torch.attend_dense(between, between, between)[0], reference(between, between, between, False)[0])
             assert (lse - expected[1]).abs().max() < 1e-5 and rest[:4] == [None, None, 9, 17]
             assert [x.dtype for x in rest[4:]] == [torch.uint64, torch.uint64, F16] and rest[4].shape == (2,)
             given = (rows, keys, keys, starts_q, starts_k, 6, 10, 0.0)
@@ -258,7 +261,7 @@ class Cases:
             assert packed("keys", *given, 0.0, False, False, num_splits=4)[0] == "own"
             assert packed("keys", q, q, q, starts.long(), starts, 9, 9, 0.0, False, False)[0] == "own"
             assert packed("keys", *given, 0.0, False, False)[0].shape == q.shape
-            heads = made(1, 4, 9, 72)
+            heads = made(1, 4, 9, 36)
             assert dense("keys", heads, heads, heads) == ("own", "keys", 3, [])
             trained = made(1, 4, 9, 64).requires_grad_()
             assert dense("keys", trained, trained, trained)[0] == "own"
@@ -268,7 +271,7 @@ class Cases:
                 "alibi_slopes are not supported": 1,
                 "num_splits = 4 is not supported": 1,
                 "cu_seqlens_q must be a contiguous int32 tensor [2] on the device of q": 1,
-                "head_dim = 72 is not supported": 1,
+                "head_dim = 36 is not supported": 1,
                 "backward is not supported": 1,
             }
 
@@ -300,6 +303,9 @@ class Cases:
                 out, weights = call(module, q, keys, keys, None, scaling=0.2, **named)
                 near(out.transpose(1, 2), reference(q, seen, seen, is_causal, 0.2)[0])
                 assert weights is None and out.is_contiguous()
+            between = made(2, 4, 9, 72)
+            out, _ = call(layer, between, between, between, None)
+            near(out.transpose(1, 2), reference(between, between, between, True)[0])
             out, _ = call(layer, q[:, :, :1], k, k, None)
             near(out.transpose(1, 2), reference(q[:, :, :1], k, k, False)[0])
             assert len(ASKED) == 5 and not attention_ladder.fallbacks()

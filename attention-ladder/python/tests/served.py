@@ -87,7 +87,7 @@ class Cases:
             codes = [x.to(torch.float8_e4m3fn) for x in self.heads]
             raises(NotImplementedError, f"float8_e4m3fn {words}", attention_ladder.sdpa, *codes, **named)
             raises(NotImplementedError, "torch.float32 is not supported", attention_ladder.sdpa, *[x.float() for x in self.heads], **named)
-            raises(NotImplementedError, "head_dim = 32", attention_ladder.sdpa, *[x[..., :32] for x in self.heads], **named)
+            raises(NotImplementedError, "head_dim = 36", attention_ladder.sdpa, *[x[..., :36] for x in self.heads], **named)
             raises(ValueError, "q has 3 dimensions", attention_ladder.sdpa, *[x[0] for x in self.heads], **named)
             raises(TypeError, "k is no torch.Tensor, but a list", attention_ladder.sdpa, self.heads[0], [], self.heads[2], **named)
             one = self.heads[1][:1]
@@ -112,7 +112,7 @@ class Cases:
         memory.empty_like = memory.empty_strided = None
         try:
             flash = attention_ladder.flash_attn_func
-            raises(NotImplementedError, "head_dim = 32", flash, *[x[..., :32] for x in self.qkv], window_size=(7, 0))
+            raises(NotImplementedError, "head_dim = 36", flash, *[x[..., :36] for x in self.qkv], window_size=(7, 0))
             raises(ValueError, "does not divide", flash, self.q[:, :, :3], self.k, self.v, softcap=1.0)
             raises(ValueError, "the row stride of k is 0", flash, self.q, self.k[:, :1].expand_as(self.k), self.v, softcap=1.0)
             raises(ValueError, "the last dimension of q", flash, self.q.mT.contiguous().mT, self.k, self.v, softcap=1.0)
@@ -131,7 +131,7 @@ class Cases:
         pages, table, used = made(9, 16, 2, 64, device=self.device), self.int32(*range(8)).view(2, 4), self.int32(3, 4)
         with FakeTensorMode() as mode:
             q, k, starts, pages, table, used, sinks = (mode.from_tensor(x) for x in (q, k, starts, pages, table, used, self.sinks))
-            raises(NotImplementedError, "head_dim = 32", OP, q[..., :32], k[..., :32], k[..., :32], starts, starts, 44, 44)
+            raises(NotImplementedError, "head_dim = 36", OP, q[..., :36], k[..., :36], k[..., :36], starts, starts, 44, 44)
             raises(NotImplementedError, "torch.float32 is not supported", OP, q.float(), k.float(), k.float(), starts, starts, 44, 44)
             raises(TypeError, "one dtype", OP, q, k.bfloat16(), k, starts, starts, 44, 44)
             raises(ValueError, "cu_seqlens_q must be a contiguous int32", OP, q, k, k, starts.long(), starts, 44, 44)
@@ -175,6 +175,14 @@ class Cases:
             assert torch.equal(out, call(*self.qkv, softmax_scale=0.2, **options))
             if self.device == "cpu":
                 assert bool(SERVED) == is_served, options
+
+    def head_sizes_between_are_served(self):
+        for head_dim in (40, 72, 96):
+            q, k = made(2, 37, 4, head_dim, device=self.device), made(2, 50, 2, head_dim, device=self.device)
+            for causal in (False, True):
+                out, lse = attention_ladder.flash_attn_func(q, k, k, causal=causal, return_attn_probs=True)
+                expected = padded(q, k, k, (-1, 0 if causal else -1))
+                near(out, expected[0], lse, expected[1])
 
     def flash_attn_func_refuses_by_name(self):
         call = functools.partial(attention_ladder.flash_attn_func, *self.qkv)

@@ -116,7 +116,7 @@ def sdpa(
     window is the number of keys before and behind a query's own that it sees, -1 for all; query i stands at key i + seq_kv - seq_q, and
     is_causal makes the second 0. sinks, float32 [heads_q], are logits that take weight from every row of their head and have no value;
     the LSE includes them. With softcap scaled scores s become softcap * tanh(s / softcap). These three need Hopper (sm_90) and float16
-    or bfloat16, and refuse batch_invariant; as an operator the call is `attention_ladder::varlen`.
+    or bfloat16, take head_dim up to 128 in multiples of 8, and refuse batch_invariant; as an operator the call is `attention_ladder::varlen`.
 
     Raises NotImplementedError for what no kernel supports (other dtypes, layouts and head sizes, gradients), ValueError or TypeError for
     wrong arguments, and RuntimeError, which says what is missing, if there is no GPU.

@@ -9,6 +9,9 @@ is_compiling = torch.compiler.is_dynamo_compiling
 record = torch._C._profiler._RecordFunctionFast
 NO_BACKWARD = "backward is not supported: call it under torch.no_grad(), or on tensors that require no gradient"
 
+# What dense kernels are compiled for; those of sequences take each multiple of 8 up to the larger.
+DENSE_HEAD_DIMS = (64, 128)
+
 Given = torch.Tensor | None
 Results = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 

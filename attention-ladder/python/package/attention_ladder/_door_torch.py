@@ -7,7 +7,7 @@ import torch
 
 from . import _doors
 from ._dense import sdpa
-from ._dispatch import Given
+from ._dispatch import DENSE_HEAD_DIMS, Given
 from ._served import Sequences
 
 NAME = "attention_ladder"
@@ -98,7 +98,13 @@ def attend_dense(
 ) -> tuple[Any, ...]:
     """aten::_scaled_dot_product_flash_attention, of [batch, heads, rows, head_dim]."""
     _refuse((query, key, value), dropout_p, return_debug_mask, is_served=False)
-    out, lse = sdpa(query.detach(), key.detach(), value.detach(), is_causal, scale, return_lse=True)
+    q, k, v = (tensor.detach() for tensor in (query, key, value))
+    if query.shape[-1] in DENSE_HEAD_DIMS:
+        out, lse = sdpa(q, k, v, is_causal, scale, return_lse=True)
+    else:
+        rows = (tensor.transpose(1, 2) for tensor in (q, k, v))
+        results = Sequences(*rows).attend((-1, 0 if is_causal else -1), scale, 0.0, True)
+        out, lse = results[0].transpose(1, 2), results[1]
     return (out, lse, None, None, query.shape[2], key.shape[2], *_auxiliary(query))
 
 

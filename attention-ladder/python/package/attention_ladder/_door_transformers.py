@@ -13,7 +13,7 @@ import torch
 
 from . import _doors
 from ._dense import sdpa
-from ._dispatch import Given, is_compiling
+from ._dispatch import DENSE_HEAD_DIMS, Given, is_compiling
 from ._served import Sequences
 
 NAME = "attention_ladder"
@@ -142,6 +142,7 @@ def _attend(
     """Returns the result, or why no kernel takes the tensors. `used` counts the keys of each sequence, the first ones."""
     sinks, softcap = options.get("s_aux"), options.get("softcap") or 0.0
     is_served = window not in (_CAUSAL, _FULL) or used is not None or sinks is not None or softcap != 0.0
+    is_served = is_served or query.shape[-1] not in DENSE_HEAD_DIMS
     reason = _doors.refusal(query, key, value, is_served=is_served)
     if reason is not None:
         return reason
@@ -150,14 +151,11 @@ def _attend(
     # In the layout of the result, which spares a copy; in a graph the compiler sees to that.
     out = None if is_compiling() else torch.empty(q.shape, dtype=query.dtype, device=query.device)
     try:
-        if used is not None:
+        if is_served:
             result = Sequences(q, k, v, seqused_k=used, sinks=logits).attend(window, options["scaling"], softcap, False, out)
         else:
-            seen = None if window in (_CAUSAL, _FULL) else window
             heads = None if out is None else out.transpose(1, 2)
-            result = sdpa(
-                query, key, value, window == _CAUSAL, options["scaling"], heads, window=seen, sinks=logits, softcap=softcap, return_lse=False
-            ).transpose(1, 2)
+            result = sdpa(query, key, value, window == _CAUSAL, options["scaling"], heads).transpose(1, 2)
     except (NotImplementedError, ValueError) as error:
         if is_compiling():
             raise

@@ -7,13 +7,12 @@ from typing import Protocol
 
 import torch
 
-from ._dispatch import is_compiling
+from ._dispatch import DENSE_HEAD_DIMS, is_compiling
 
 # The modules of this package that open a door.
 _DOORS = {"torch": "._door_torch", "transformers": "._door_transformers", "diffusers": "._door_diffusers"}
 # So many reasons are told apart: messages quote shapes, of which a long run has many.
 _MOST_REASONS = 64
-_HEAD_DIMS = (64, 128)
 
 _undo: dict[str, Callable[[], None]] = {}
 _counts: dict[str, dict[str, int]] = {}
@@ -112,14 +111,15 @@ def refusal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, is_served: boo
         return f"{q.dtype} is not supported"
     if k.dtype != q.dtype or v.dtype != q.dtype:
         return "q, k and v have more than one dtype"
-    if q.shape[-1] not in _HEAD_DIMS:
-        return f"head_dim = {q.shape[-1]} is not supported"
+    head_dim = q.shape[-1]
+    if head_dim % 8 != 0 or head_dim > DENSE_HEAD_DIMS[-1]:
+        return f"head_dim = {head_dim} is not supported"
     if k.shape[-1] != q.shape[-1] or v.shape[-1] != q.shape[-1]:
         return "q, k and v have more than one head_dim"
     if not is_on_gpu(q):
         return f"tensors are on {q.device.type}"
-    if is_served and capability(q) != (9, 0):
-        return "windows, lengths, sinks and softcap need sm_90"
+    if (is_served or head_dim not in DENSE_HEAD_DIMS) and capability(q) != (9, 0):
+        return "windows, lengths, sinks, softcap and head_dim other than 64 and 128 need sm_90"
     for tensor in (q, k, v):
         if tensor.stride(-1) != 1:
             return "head_dim is not contiguous"

@@ -3,7 +3,7 @@
 import torch
 
 from ._dense import sdpa
-from ._dispatch import Given, Results
+from ._dispatch import DENSE_HEAD_DIMS, Given, Results
 from ._served import Sequences, refuse_splits
 
 # The pages that a cache of rows is taken apart into are of at least and at most so many.
@@ -32,7 +32,8 @@ def flash_attn_func(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Attention of q, k and v, [batch, rows, heads, head_dim], with the signature of FlashAttention-3's function, and sinks.
 
-    Without window, softcap and sinks it is `sdpa` of views, else `sdpa` with those. return_attn_probs returns the log-sum-exps, float32
+    head_dim is a multiple of 8 up to 128. Without window, softcap and sinks and at head_dim 64 or 128 it is `sdpa` of views, else needs
+    Hopper (sm_90). return_attn_probs returns the log-sum-exps, float32
     [batch, heads, rows], as there. causal ends the window at the query: window_size[1] counts as 0. pack_gqa and deterministic change
     nothing. Not supported, and refused by name: qv, q_descale, k_descale, v_descale, attention_chunk, sm_margin, and num_splits above 1.
     """
@@ -221,12 +222,13 @@ def _attend_dense(
     sinks: Given,
     return_lse: bool,
 ) -> Results:
-    """Attends to views with heads before rows: without a window and the like any kernel may take them."""
+    """Attends to views with heads before rows, which dense kernels take; windows and the like need the kernel of sequences."""
     window = _window(window_size, causal)
-    is_causal = window == (-1, 0)
-    seen = None if is_causal or window == (-1, -1) else window
+    is_dense = window in ((-1, 0), (-1, -1)) and sinks is None and not softcap and q.shape[-1] in DENSE_HEAD_DIMS
+    if not is_dense:
+        return Sequences(q, k, v, sinks=sinks).attend(window, scale, softcap, return_lse)
     q_heads, k_heads, v_heads = (tensor.transpose(1, 2) for tensor in (q, k, v))
-    results = sdpa(q_heads, k_heads, v_heads, is_causal, scale, window=seen, sinks=sinks, softcap=softcap, return_lse=return_lse)
+    results = sdpa(q_heads, k_heads, v_heads, window == (-1, 0), scale, return_lse=return_lse)
     if isinstance(results, tuple):
         return results[0].transpose(1, 2), results[1]
     return results.transpose(1, 2)

@@ -98,7 +98,7 @@ def varlen_attn(
     """Attention of sequences of unequal lengths, with the signature of torch.nn.attention.varlen.varlen_attn. On Hopper (sm_90).
 
     query is [total_q, heads_q, head_dim], the sequences one after the other, key and value are [total_k, heads_kv, head_dim], or with
-    block_table [pages, page_size, heads_kv, head_dim], of float16 or bfloat16; head_dim is 64 or 128. Strides are arbitrary, as for
+    block_table [pages, page_size, heads_kv, head_dim], of float16 or bfloat16; head_dim is a multiple of 8 up to 128. Strides are arbitrary, as for
     `sdpa`. cu_seq_q and cu_seq_k, int32 [batch + 1], ascend from 0: sequence b has rows cu_seq[b] to cu_seq[b + 1] - 1. max_q and max_k
     are the most rows of a sequence. seqused_k, int32 [batch], counts the keys of each sequence, the first of those that it has. With
     block_table, int32 [batch, pages of a sequence], cu_seq_k is None, seqused_k is needed, and page_size is a power of two from 16 to
