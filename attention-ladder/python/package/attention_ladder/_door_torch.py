@@ -102,8 +102,8 @@ def attend_dense(
     if query.shape[-1] in DENSE_HEAD_DIMS:
         out, lse = sdpa(q, k, v, is_causal, scale, return_lse=True)
     else:
-        rows = (tensor.transpose(1, 2) for tensor in (q, k, v))
-        results = Sequences(*rows).attend((-1, 0 if is_causal else -1), scale, 0.0, True)
+        sequences = Sequences(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+        results = sequences.attend((-1, 0 if is_causal else -1), scale, 0.0, True)
         out, lse = results[0].transpose(1, 2), results[1]
     return (out, lse, None, None, query.shape[2], key.shape[2], *_auxiliary(query))
 
