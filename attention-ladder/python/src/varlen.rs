@@ -126,7 +126,7 @@ enum Layout {
 }
 
 impl Layout {
-    /// Returns the rows of the longest sequence: of a padded tensor those that it has, at least one.
+    /// Returns the rows of the longest sequence: a padded tensor's own, at least one.
     fn longest(self, rows: i64, option: i64) -> i64 {
         if self == Self::Padded {
             rows.max(1)

@@ -1,10 +1,10 @@
-//! Starts, lengths and tables of a call on sequences, copied to the host and judged there. No launch
-//! reads them otherwise: the variable [`CHECK_VARIABLE`] requests it.
+//! Starts, lengths and tables of a call on sequences, copied to the host and judged there. Only
+//! where the variable [`CHECK_VARIABLE`] requests it does a launch look at them.
 
 use crate::call::invalid;
 use crate::failure::Failure;
 
-/// The environment variable that, set to anything but 0, has each launch judge what its arrays hold.
+/// The environment variable that, set to anything but 0, has each launch judge its arrays.
 pub(crate) const CHECK_VARIABLE: &str = "ATTENTION_LADDER_CHECK";
 
 /// What arrays of a call may hold: the number of sequences, and the bounds that the call names.
@@ -99,7 +99,7 @@ impl Lengths {
     }
 }
 
-/// The first pages of a sequence are within k and v, or the first that is not is refused.
+/// Refuses the first page of a sequence that is not one of k and v.
 pub(crate) fn check_pages(
     bounds: &Bounds,
     sequence: usize,
@@ -153,7 +153,8 @@ impl Starts {
             let length = (end - start) as usize;
             if length > self.longest {
                 return Err(invalid(format!(
-                    "sequence {sequence} has {length} rows of {tensor} by {array}, more than {} = {}",
+                    "sequence {sequence} has {length} rows of {tensor} by {array}, \
+                     more than {} = {}",
                     self.maximum, self.longest
                 )));
             }
