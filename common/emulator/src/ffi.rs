@@ -8,11 +8,11 @@
 //! `emulator_barrier`, `judge_collective` and `pass_named` of [`crate::run`] for warp-wide
 //! operations, `cp_async`, `mbarrier`, `tma` and `cluster`.
 
-mod access;
-mod cluster;
-mod cp_async;
-mod mbarrier;
-mod tma;
+pub(crate) mod access;
+pub(crate) mod cluster;
+pub(crate) mod cp_async;
+pub(crate) mod mbarrier;
+pub(crate) mod tma;
 
 use crate::block::Progress;
 use crate::fault::Fault;
@@ -25,7 +25,7 @@ use crate::warp::Collective;
 /// `thread` is the running thread's context and `collective` a live struct of the shim; so for all
 /// callbacks.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_collective(
+pub(crate) unsafe extern "C-unwind" fn emulator_collective(
     thread: *const ThreadContext,
     collective: *const Collective,
 ) {
@@ -64,7 +64,7 @@ fn arrive(context: &ThreadContext, collective: &Collective) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_barrier(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_barrier(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
@@ -94,7 +94,7 @@ const MISALIGNED: u32 = 1;
 /// # Safety
 /// As [`emulator_collective`]; `message` is a string literal.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_trap(
+pub(crate) unsafe extern "C-unwind" fn emulator_trap(
     thread: *const ThreadContext,
     kind: u32,
     message: Literal,

@@ -13,6 +13,19 @@ pub(crate) struct Layouts {
 }
 
 impl Layouts {
+    pub(crate) fn leader(&self) -> u32 {
+        self.leader
+    }
+
+    pub(crate) fn fragment(&self, operand: usize, elements: usize) -> &[u16] {
+        let size = match elements {
+            128 => 0,
+            256 => 1,
+            _ => 2,
+        };
+        &self.element[operand][size][..elements]
+    }
+
     pub(crate) fn new(schedule: Schedule) -> Box<Self> {
         let mut random = Random::new(schedule.layout_seed());
         let mut layouts = Box::new(Self {

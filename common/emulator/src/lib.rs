@@ -29,6 +29,7 @@ mod extent;
 mod fault;
 mod ffi;
 mod grid;
+pub mod guest;
 mod intern;
 mod judge;
 mod launch;

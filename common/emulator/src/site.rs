@@ -1,6 +1,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::sync::{LazyLock, Mutex};
 
 use crate::fault::Place;
@@ -21,10 +21,28 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Literal(*const c_char);
 
+static FILES: LazyLock<Mutex<HashMap<String, &'static CStr>>> = LazyLock::new(Mutex::default);
+
 impl Literal {
     #[cfg(test)]
     pub(crate) fn new(text: &'static CStr) -> Self {
         Self(text.as_ptr())
+    }
+
+    pub(crate) fn of(text: &'static CStr) -> Self {
+        Self(text.as_ptr())
+    }
+
+    /// Keeps a file's name, each once, for the rest of the program.
+    pub(crate) fn interned(name: &str) -> Self {
+        let mut files = FILES
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let kept = files.entry(name.to_owned()).or_insert_with(|| {
+            let text = CString::new(name.replace('\0', "?")).unwrap_or_default();
+            Box::leak(text.into_boxed_c_str())
+        });
+        Self(kept.as_ptr())
     }
 
     pub(crate) fn get(self) -> &'static CStr {
@@ -51,6 +69,10 @@ impl Site {
             line,
             code: 0,
         }
+    }
+
+    pub(crate) fn foreign(file: Literal, line: u32, code: u32) -> Self {
+        Self { file, line, code }
     }
 
     /// Returns whether both are the same call, in the traced build; in the plain one, calls in the

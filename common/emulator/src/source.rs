@@ -55,12 +55,39 @@ fn section(file: &object::File<'static>, id: SectionId) -> Result<Reader, ()> {
     Ok(EndianSlice::new(data, RunTimeEndian::Little))
 }
 
+/// Offsets from here on are no code of the program: they number the places of foreign programs.
+const FOREIGN: usize = 1 << 31;
+
+static FOREIGN_PLACES: Mutex<Vec<Vec<Place>>> = Mutex::new(Vec::new());
+
+/// Adds a place of a program that is not compiled into this one. Returns its offset.
+pub(crate) fn add_foreign(frames: Vec<Place>) -> u32 {
+    let mut places = FOREIGN_PLACES
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    places.push(frames);
+    u32::try_from(FOREIGN + places.len() - 1).expect("a program has fewer than 2^31 places")
+}
+
+fn foreign_frames(address: usize) -> Option<Vec<Place>> {
+    let index = address
+        .wrapping_sub(image().start)
+        .checked_sub(FOREIGN)?;
+    let places = FOREIGN_PLACES
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    places.get(index).cloned()
+}
+
 /// The shim's own files: a kernel's author has no use for their lines.
 const SHIM: &str = "common/emulator/include/";
 
 /// Returns the source lines of the call that returns to `address`, innermost first; a placeholder
 /// where unknown.
 pub(crate) fn frames(address: usize) -> Vec<Place> {
+    if let Some(places) = foreign_frames(address) {
+        return places;
+    }
     let lines = LINES
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -8,7 +8,7 @@ use crate::site::{Literal, Site, code_number};
 const IN_PIECES: u32 = 2;
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_access(
+pub(crate) unsafe extern "C-unwind" fn emulator_access(
     thread: *const ThreadContext,
     address: usize,
     bytes: u64,
@@ -21,7 +21,7 @@ unsafe extern "C-unwind" fn emulator_access(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_access_at(
+pub(crate) unsafe extern "C-unwind" fn emulator_access_at(
     thread: *const ThreadContext,
     address: usize,
     bytes: u64,
@@ -39,7 +39,7 @@ unsafe extern "C-unwind" fn emulator_access_at(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_held_access(
+pub(crate) unsafe extern "C-unwind" fn emulator_held_access(
     thread: *const ThreadContext,
     address: usize,
     bytes: u64,
@@ -54,7 +54,7 @@ unsafe extern "C-unwind" fn emulator_held_access(
 /// # Safety
 /// As [`super::emulator_collective`]; `array` is a string of the kernel's build.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_no_element(
+pub(crate) unsafe extern "C-unwind" fn emulator_no_element(
     thread: *const ThreadContext,
     array: Literal,
     index: i64,
@@ -71,7 +71,7 @@ unsafe extern "C-unwind" fn emulator_no_element(
     })
 }
 
-fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
+pub(crate) fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
     let run = context.run();
     let is_write = write & 1 == 1;
     let bytes_touched = address..address + bytes;
@@ -90,7 +90,7 @@ fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32,
 }
 
 #[inline]
-fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
+pub(crate) fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
     let (is_write, is_whole) = (write & 1 == 1, write & IN_PIECES == 0);
     let (run, thread) = (context.run(), context.thread);
     let judgement =
@@ -108,21 +108,21 @@ fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u3
 
 /// `EmulatorMatrixAccess` of abi.h.
 #[repr(C)]
-struct MatrixAccess {
-    rows: *const usize,
-    row_count: u32,
-    row_bytes: u32,
-    element_bytes: u32,
-    write: u32,
-    count: u32,
-    distribution: u64,
+pub(crate) struct MatrixAccess {
+    pub(crate) rows: *const usize,
+    pub(crate) row_count: u32,
+    pub(crate) row_bytes: u32,
+    pub(crate) element_bytes: u32,
+    pub(crate) write: u32,
+    pub(crate) count: u32,
+    pub(crate) distribution: u64,
 }
 
 /// # Safety
 /// `matrix` is a live struct of the shim whose `rows` point to `row_count` addresses. Called from
 /// an execution only.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_matrix_access(matrix: *const MatrixAccess) -> bool {
+pub(crate) unsafe extern "C-unwind" fn emulator_matrix_access(matrix: *const MatrixAccess) -> bool {
     // SAFETY: see above.
     let access = unsafe { &*matrix };
     // SAFETY: see above.
@@ -153,7 +153,7 @@ unsafe extern "C-unwind" fn emulator_matrix_access(matrix: *const MatrixAccess) 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_observes(thread: *const ThreadContext) -> bool {
+pub(crate) unsafe extern "C-unwind" fn emulator_observes(thread: *const ThreadContext) -> bool {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     context.run().judge(|judge| judge.is_watching()) == Some(true)
@@ -162,7 +162,7 @@ unsafe extern "C-unwind" fn emulator_observes(thread: *const ThreadContext) -> b
 /// # Safety
 /// As [`super::emulator_collective`]; `shown` is a live struct of the shim.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_observe(
+pub(crate) unsafe extern "C-unwind" fn emulator_observe(
     thread: *const ThreadContext,
     shown: *const Shown,
     site: Site,
@@ -175,7 +175,7 @@ unsafe extern "C-unwind" fn emulator_observe(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_step(
+pub(crate) unsafe extern "C-unwind" fn emulator_step(
     thread: *const ThreadContext,
     what: u32,
     value: i32,

@@ -17,7 +17,7 @@ const BYTES: usize = 16;
 /// # Safety
 /// As [`super::emulator_collective`]; `bytes` are readable.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_store_async(
+pub(crate) unsafe extern "C-unwind" fn emulator_store_async(
     thread: *const ThreadContext,
     rank: u32,
     smem: *mut u8,
@@ -99,7 +99,7 @@ fn start_store(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_wait_cluster(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_wait_cluster(
     thread: *const ThreadContext,
     object: *mut u64,
     parity: i32,

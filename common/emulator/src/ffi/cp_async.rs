@@ -11,7 +11,7 @@ use crate::site::Site;
 /// # Safety
 /// As [`super::emulator_collective`]; `src` is readable for `src_bytes` until the copy's wait.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_cp_async(
+pub(crate) unsafe extern "C-unwind" fn emulator_cp_async(
     thread: *const ThreadContext,
     dst: *mut c_void,
     src: *const c_void,
@@ -92,7 +92,7 @@ fn check_async_copy(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
@@ -103,7 +103,7 @@ unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContex
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_cp_async_wait(
+pub(crate) unsafe extern "C-unwind" fn emulator_cp_async_wait(
     thread: *const ThreadContext,
     newest_groups: u32,
     site: Site,

@@ -205,10 +205,10 @@ impl<'a> Call<'a> {
 
     /// Asks whether the phase has ended. If it has not, others run first. A try may fail
     /// spuriously.
-    fn poll(&self, parity: i32, is_try: bool) -> bool {
+    fn poll(&self, parity: i32, is_try: bool, origins: &[Origin]) -> bool {
         let place = self.used();
         let is_spurious = is_try && self.run().block.borrow_mut().fails_spuriously();
-        if !is_spurious && self.look(place, parity, None, OF_BLOCK) == Seen::Ended {
+        if !is_spurious && self.look(place, parity, None, origins) == Seen::Ended {
             return true;
         }
         let mut block = self.run().block.borrow_mut();
@@ -234,7 +234,7 @@ impl<'a> Call<'a> {
 /// # Safety
 /// As [`super::emulator_collective`]; so for all callbacks here.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_init(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_init(
     thread: *const ThreadContext,
     object: *mut u64,
     arrivals: i32,
@@ -263,7 +263,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_init(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
     thread: *const ThreadContext,
     object: *mut u64,
     site: Site,
@@ -275,7 +275,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
     thread: *const ThreadContext,
     object: *mut u64,
     site: Site,
@@ -287,7 +287,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
     thread: *const ThreadContext,
     object: *mut u64,
     parity: i32,
@@ -296,11 +296,11 @@ unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
     // SAFETY: see emulator_collective.
     let call = Call::at(unsafe { &*thread }, Sync::PhaseTest, object, site);
     // Without a call it is as if the kernel had not asked.
-    call.is_none_or(|test| test.poll(parity, false))
+    call.is_none_or(|test| test.poll(parity, false, OF_BLOCK))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_wait(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_wait(
     thread: *const ThreadContext,
     object: *mut u64,
     parity: i32,
@@ -313,7 +313,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
     thread: *const ThreadContext,
     object: *mut u64,
     parity: i32,
@@ -326,7 +326,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
     thread: *const ThreadContext,
     object: *mut u64,
     parity: i32,
@@ -335,11 +335,22 @@ unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
     // SAFETY: see emulator_collective.
     let call = Call::at(unsafe { &*thread }, Sync::PhaseTry, object, site);
     // Without a call it is as if the kernel had not asked.
-    call.is_none_or(|attempt| attempt.poll(parity, true))
+    call.is_none_or(|attempt| attempt.poll(parity, true, OF_BLOCK))
+}
+
+/// Tries at the scope of the cluster, which acquires from its other blocks, too.
+pub(crate) fn try_wait_cluster(
+    context: &ThreadContext,
+    object: *mut u64,
+    parity: i32,
+    site: Site,
+) -> bool {
+    let call = Call::at(context, Sync::PhaseWaitCluster, object, site);
+    call.is_none_or(|attempt| attempt.poll(parity, true, OF_CLUSTER))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
+pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
     thread: *const ThreadContext,
     object: *mut u64,
     bytes: i32,
@@ -352,7 +363,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_fence_mbarrier_init(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_fence_mbarrier_init(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();

@@ -122,7 +122,7 @@ fn judged_box(transfer: &Transfer, offset: usize) -> TmaBox<impl Iterator<Item =
 /// As [`super::emulator_collective`]; `map` is null or points to 16 words, `at` to 4. So for all
 /// callbacks here.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_tma_prefetch_map(
+pub(crate) unsafe extern "C-unwind" fn emulator_tma_prefetch_map(
     thread: *const ThreadContext,
     map: *const [u64; 16],
     site: Site,
@@ -134,7 +134,7 @@ unsafe extern "C-unwind" fn emulator_tma_prefetch_map(
 /// # Safety
 /// See [`emulator_tma_prefetch_map`].
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_tma_load(
+pub(crate) unsafe extern "C-unwind" fn emulator_tma_load(
     thread: *const ThreadContext,
     smem_box: *mut u8,
     map: *const [u64; 16],
@@ -191,7 +191,7 @@ fn start_load(run: &Run, barrier: usize, transfer: &Transfer) -> Result<(), Misu
 /// # Safety
 /// See [`emulator_tma_prefetch_map`].
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_tma_store(
+pub(crate) unsafe extern "C-unwind" fn emulator_tma_store(
     thread: *const ThreadContext,
     map: *const [u64; 16],
     smem_box: *mut u8,
@@ -242,7 +242,7 @@ fn stores_of(stores: &mut Vec<Stores>, thread: u32) -> &mut Stores {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
@@ -252,7 +252,7 @@ unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadConte
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
+pub(crate) unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
     thread: *const ThreadContext,
     newest_groups: u32,
     site: Site,
@@ -278,7 +278,7 @@ unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_fence_proxy_async(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_fence_proxy_async(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();

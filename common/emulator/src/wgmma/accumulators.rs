@@ -11,14 +11,14 @@ use super::operand::{ROWS, WARPS};
 /// Content of accumulators in flight: a signalling NaN, which no operation leaves as it is.
 const POISON: u32 = 0x7fa5_5a5a;
 
-const NAMED: usize = 4;
+pub(crate) const NAMED: usize = 4;
 
 /// The registers that a lane names in a wait: `EmulatorRegisters` of emulator/wgmma.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
-    pub(super) address: [usize; NAMED],
-    pub(super) bytes: [usize; NAMED],
+    pub(crate) address: [usize; NAMED],
+    pub(crate) bytes: [usize; NAMED],
 }
 
 impl Named {

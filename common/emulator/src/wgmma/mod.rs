@@ -21,11 +21,12 @@ use crate::fault::Fault;
 use crate::judge::held::Held;
 use crate::schedule::{Random, Schedule};
 use crate::warp::{Collective, Group, LaneOperands, party};
-use accumulators::Named;
+pub(crate) use accumulators::{NAMED, Named};
 use misuse::Misuse;
 use multiply::Slabs;
 use operand::{CHUNK, WARPS};
-use shape::{Operands, Shape};
+use shape::Shape;
+pub(crate) use shape::Operands;
 use warpgroup::{HeldArray, Part, PendingWait, WarpState, Warpgroup};
 
 #[derive(Debug)]

@@ -8,15 +8,15 @@ use super::operand::{Descriptor, DescriptorError, Element, Form, ROWS};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operands {
-    pub(super) d: *mut f32,
-    pub(super) a: *const [u32; 4],
-    pub(super) a_descriptor: u64,
-    pub(super) b_descriptor: u64,
-    pub(super) columns: u32,
+    pub(crate) d: *mut f32,
+    pub(crate) a: *const [u32; 4],
+    pub(crate) a_descriptor: u64,
+    pub(crate) b_descriptor: u64,
+    pub(crate) columns: u32,
     /// `EmulatorElement`.
-    pub(super) element: u32,
-    pub(super) transposed_b: u32,
-    pub(super) accumulate: u32,
+    pub(crate) element: u32,
+    pub(crate) transposed_b: u32,
+    pub(crate) accumulate: u32,
 }
 
 impl Operands {

@@ -1,0 +1,288 @@
+//! The body of an entry to instructions with resolved operands.
+
+mod basic;
+mod copies;
+mod matrix;
+mod names;
+mod operands;
+mod synchronisation;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use emulator::Place;
+use emulator::guest::Site;
+
+use crate::parse::places::{Places, useful};
+use crate::parse::scan::{Piece, Scanner, split_operands};
+use crate::parse::{Entry, Module, Refusal};
+use crate::program::{Bank, Program};
+use crate::step::{Guard, Op, Slot, Step};
+use names::Names;
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+/// An instruction as its text has it.
+#[derive(Clone, Copy, Debug)]
+struct Text<'a> {
+    line: u32,
+    opcode: &'a str,
+    operands: &'a [&'a str],
+}
+
+impl<'a> Text<'a> {
+    fn unknown(&self) -> Refusal {
+        Refusal::unknown(self.line, self.opcode)
+    }
+
+    fn invalid(&self, reason: impl AsRef<str>) -> Refusal {
+        Refusal::invalid(self.line, format!("`{}`: {}", self.opcode, reason.as_ref()))
+    }
+
+    fn operand(&self, index: usize) -> Result<&'a str> {
+        self.operands
+            .get(index)
+            .copied()
+            .ok_or_else(|| self.invalid(format!("operand {} is missing", index + 1)))
+    }
+
+    fn demand_operands(&self, least: usize, most: usize) -> Result<()> {
+        let count = self.operands.len();
+        if (least..=most).contains(&count) {
+            return Ok(());
+        }
+        Err(self.invalid(format!("{count} operands, where it takes {least} to {most}")))
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.opcode.split('.')
+    }
+
+    /// Returns the last part of the opcode: the type of its literals.
+    fn type_name(&self) -> &'a str {
+        self.parts().next_back_part()
+    }
+}
+
+trait LastPart<'a> {
+    fn next_back_part(self) -> &'a str;
+}
+
+impl<'a, I: Iterator<Item = &'a str>> LastPart<'a> for I {
+    fn next_back_part(self) -> &'a str {
+        self.last().unwrap_or_default()
+    }
+}
+
+/// A branch whose target is not known yet.
+struct Jump {
+    step: usize,
+    label: String,
+    line: u32,
+}
+
+struct Decoder<'a> {
+    module: &'a Module,
+    names: Names<'a>,
+    places: Places,
+    steps: Vec<Step>,
+    labels: HashMap<String, u32>,
+    jumps: Vec<Jump>,
+    sites: HashMap<SiteKey, Site>,
+    opcodes: BTreeSet<String>,
+    banks: Vec<Bank>,
+    bank_words: u32,
+    fragments: HashSet<Slot>,
+    is_inline: bool,
+}
+
+/// Instructions with the same key share a site.
+#[derive(PartialEq, Eq, Hash)]
+struct SiteKey {
+    frames: Vec<Place>,
+    line: u32,
+}
+
+pub(crate) fn decode(module: &Module, entry: &Entry, mut body: Scanner<'_>) -> Result<Program> {
+    let mut places = module.places.clone();
+    places.restart();
+    let mut decoder = Decoder {
+        module,
+        names: Names::new(module, entry),
+        places,
+        steps: Vec::new(),
+        labels: HashMap::new(),
+        jumps: Vec::new(),
+        sites: HashMap::new(),
+        opcodes: BTreeSet::new(),
+        banks: Vec::new(),
+        bank_words: 0,
+        fragments: HashSet::new(),
+        is_inline: false,
+    };
+    decoder.read(&mut body)?;
+    decoder.finish(entry)
+}
+
+impl Decoder<'_> {
+    fn read(&mut self, body: &mut Scanner<'_>) -> Result<()> {
+        let mut depth = 1;
+        while depth > 0 {
+            let Some(piece) = body.next()? else {
+                let line = body.position().1;
+                return Err(Refusal::invalid(line, "the body has no `}`"));
+            };
+            match piece {
+                Piece::Close => {
+                    depth -= 1;
+                    self.names.leave();
+                }
+                Piece::Open { line, text } => {
+                    if !text.is_empty() {
+                        return Err(Refusal::unknown(line, text));
+                    }
+                    depth += 1;
+                    self.names.enter();
+                }
+                Piece::Line { text, .. } => {
+                    if text.starts_with(".loc") {
+                        self.places.locate(text);
+                    } else if text.starts_with(".file") {
+                        self.places.file(text);
+                    }
+                }
+                Piece::Label { name, .. } => {
+                    let at = self.steps.len() as u32;
+                    self.labels.insert(name.to_owned(), at);
+                }
+                Piece::Inline { begins } => self.is_inline = begins,
+                Piece::Statement { line, text } => self.statement(line, text)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, line: u32, text: &str) -> Result<()> {
+        if let Some(directive) = text.strip_prefix('.') {
+            if directive.starts_with("pragma") {
+                return Ok(());
+            }
+            return self.names.declare(line, text);
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        let (predicate, instruction) = match text.strip_prefix('@') {
+            Some(rest) => rest
+                .trim_start()
+                .split_once(char::is_whitespace)
+                .ok_or_else(|| Refusal::invalid(line, "a predicate without an instruction"))?,
+            None => ("", text),
+        };
+        let (opcode, operands) = match instruction.trim().split_once([' ', '\t', '\n']) {
+            Some((opcode, rest)) => (opcode, split_operands(rest)),
+            None => (instruction.trim(), Vec::new()),
+        };
+        let instruction_text = Text {
+            line,
+            opcode,
+            operands: &operands,
+        };
+        let guard = self.guard(line, predicate)?;
+        let op = self.op(&instruction_text)?;
+        self.opcodes.insert(opcode.to_owned());
+        let site = self.site(line);
+        self.steps.push(Step {
+            op,
+            guard,
+            touches_product: false,
+            site,
+        });
+        Ok(())
+    }
+
+    fn guard(&mut self, line: u32, text: &str) -> Result<Option<Guard>> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let name = text.trim_start_matches('!');
+        Ok(Some(Guard {
+            predicate: self.names.register(line, name)?,
+            is_negated: name.len() != text.len(),
+        }))
+    }
+
+    /// Returns the site of the instruction at hand: its source line, or that of the PTX text.
+    fn site(&mut self, line: u32) -> Site {
+        let mut frames = useful(self.places.frames(), self.is_inline);
+        if frames.is_empty() {
+            frames.push(Place {
+                file: self.module.file.clone(),
+                line,
+            });
+        }
+        let key = SiteKey { frames, line };
+        if let Some(&known) = self.sites.get(&key) {
+            return known;
+        }
+        let site = Site::new(&key.frames[0], key.frames.clone());
+        self.sites.insert(key, site);
+        site
+    }
+
+    fn op(&mut self, text: &Text<'_>) -> Result<Op> {
+        match text.parts().next().unwrap_or_default() {
+            "bra" | "ret" | "exit" | "trap" | "setp" | "mov" | "nanosleep" | "griddepcontrol" => {
+                self.basic(text)
+            }
+            "ld" | "ldu" | "st" | "cvta" | "isspacep" | "mapa" => self.memory(text),
+            "bar" | "barrier" | "fence" | "membar" | "mbarrier" | "setmaxnreg" => {
+                self.synchronisation(text)
+            }
+            "shfl" | "vote" | "elect" | "redux" => self.exchange(text),
+            "cp" | "prefetch" => self.copy(text),
+            "ldmatrix" | "stmatrix" | "mma" | "wmma" => self.warp_matrix(text),
+            "wgmma" => self.warpgroup(text),
+            _ => self.pure(text),
+        }
+    }
+
+    fn finish(mut self, entry: &Entry) -> Result<Program> {
+        for jump in &self.jumps {
+            let Some(&target) = self.labels.get(&jump.label) else {
+                let reason = format!("there is no label `{}`", jump.label);
+                return Err(Refusal::invalid(jump.line, reason));
+            };
+            self.steps[jump.step].op = Op::Branch(target);
+        }
+        let mut held = self.fragments.clone();
+        for bank in &self.banks {
+            held.extend(bank.registers.iter().copied());
+        }
+        for step in &mut self.steps {
+            let mut touches = false;
+            step.op
+                .each_slot(&mut |slot, _| touches |= held.contains(&slot));
+            step.touches_product = touches;
+        }
+        let site = self.site(entry.line);
+        self.steps.push(Step {
+            op: Op::Exit,
+            guard: None,
+            touches_product: false,
+            site,
+        });
+        Ok(self.names.finish(Program {
+            name: entry.name.clone(),
+            steps: self.steps,
+            registers: 0,
+            constants: Vec::new(),
+            static_shared_bytes: 0,
+            local_bytes: 0,
+            parameter_bytes: entry.parameter_bytes,
+            banks: self.banks,
+            bank_words: self.bank_words,
+            globals: Vec::new(),
+            opcodes: self.opcodes.into_iter().collect(),
+        }))
+    }
+}

@@ -1,0 +1,258 @@
+//! Registers, variables and literals of an entry, and where each is at run time.
+
+use std::collections::HashMap;
+
+use super::Result;
+use crate::parse::{Declaration, Entry, Kind, Module, Refusal};
+use crate::program::Program;
+use crate::step::{Constant, Slot, Special};
+
+/// Registers of one declaration: `%r<8>` is a prefix and a count, `p` a name alone.
+#[derive(Clone, Debug)]
+struct Registers {
+    name: String,
+    first: Slot,
+    count: Option<u32>,
+}
+
+/// Registers are reused when their scope ends.
+#[derive(Debug, Default)]
+struct Scope {
+    registers: Vec<Registers>,
+    variables: Vec<String>,
+    first: u32,
+}
+
+pub(super) struct Names<'a> {
+    module: &'a Module,
+    scopes: Vec<Scope>,
+    next_register: u32,
+    most_registers: u32,
+    constants: Vec<Constant>,
+    known_constants: HashMap<Constant, Slot>,
+    symbols: HashMap<String, Constant>,
+    static_shared_bytes: u32,
+    dynamic_alignment: u32,
+    local_bytes: u32,
+    globals: Vec<u8>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(module: &'a Module, entry: &Entry) -> Self {
+        let mut symbols = HashMap::new();
+        for parameter in &entry.parameters {
+            symbols.insert(
+                parameter.name.clone(),
+                Constant::Parameter(parameter.offset),
+            );
+        }
+        Self {
+            module,
+            scopes: vec![Scope::default()],
+            // The first register is where results go that nobody wants.
+            next_register: 1,
+            most_registers: 1,
+            constants: Vec::new(),
+            known_constants: HashMap::new(),
+            symbols,
+            static_shared_bytes: 0,
+            dynamic_alignment: 1,
+            local_bytes: 0,
+            globals: Vec::new(),
+        }
+    }
+
+    pub(super) const SINK: Slot = 0;
+
+    pub(super) fn enter(&mut self) {
+        self.scopes.push(Scope {
+            first: self.next_register,
+            ..Scope::default()
+        });
+    }
+
+    pub(super) fn leave(&mut self) {
+        if let Some(scope) = self.scopes.pop()
+            && !self.scopes.is_empty()
+        {
+            self.next_register = scope.first;
+            for name in scope.variables {
+                self.symbols.remove(&name);
+            }
+        }
+    }
+
+    /// Reads a declaration of registers or of a variable.
+    pub(super) fn declare(&mut self, line: u32, text: &str) -> Result<()> {
+        let Some(rest) = text.strip_prefix(".reg") else {
+            return self.declare_variable(Declaration::read(line, text)?);
+        };
+        let (of, names) = rest
+            .trim()
+            .split_once(char::is_whitespace)
+            .ok_or_else(|| Refusal::invalid(line, "`.reg` without a name"))?;
+        if matches!(of, ".b128" | ".v2" | ".v4") {
+            return Err(Refusal::unknown(line, format!(".reg {of}")));
+        }
+        for name in names.split(',').map(str::trim) {
+            let (prefix, count) = match name.split_once('<') {
+                Some((prefix, count)) => {
+                    let number = count.trim_end_matches('>').trim().parse().map_err(|_| {
+                        Refusal::invalid(line, format!("`{name}` is no range of registers"))
+                    })?;
+                    (prefix.trim(), Some(number))
+                }
+                None => (name, None),
+            };
+            let first = self.next_register as Slot;
+            self.next_register += count.unwrap_or(1);
+            self.most_registers = self.most_registers.max(self.next_register);
+            let scope = self.scopes.last_mut().expect("the body's scope is open");
+            scope.registers.push(Registers {
+                name: prefix.to_owned(),
+                first,
+                count,
+            });
+        }
+        Ok(())
+    }
+
+    fn declare_variable(&mut self, declaration: Declaration) -> Result<()> {
+        let place = self.place(&declaration);
+        let scope = self.scopes.last_mut().expect("the body's scope is open");
+        scope.variables.push(declaration.name.clone());
+        self.symbols.insert(declaration.name, place);
+        Ok(())
+    }
+
+    /// Gives a variable its memory.
+    fn place(&mut self, declaration: &Declaration) -> Constant {
+        let alignment = declaration.alignment;
+        let take = |used: &mut u32| {
+            let offset = used.next_multiple_of(alignment);
+            *used = offset + declaration.bytes();
+            offset
+        };
+        match declaration.kind {
+            Kind::Shared if declaration.count.is_none() => {
+                self.dynamic_alignment = self.dynamic_alignment.max(alignment);
+                Constant::DynamicShared
+            }
+            Kind::Shared => Constant::Bits(take(&mut self.static_shared_bytes).into()),
+            Kind::Local => Constant::Local(take(&mut self.local_bytes)),
+            Kind::Parameter => Constant::Local(take(&mut self.local_bytes)),
+            Kind::Global | Kind::Constant => {
+                let offset = self.globals.len().next_multiple_of(alignment as usize);
+                self.globals.resize(offset, 0);
+                self.globals.extend_from_slice(&declaration.initial);
+                self.globals.resize(offset + declaration.bytes() as usize, 0);
+                Constant::Global(offset as u32)
+            }
+        }
+    }
+
+    fn find_register(&self, name: &str) -> Option<Slot> {
+        for scope in self.scopes.iter().rev() {
+            for registers in scope.registers.iter().rev() {
+                let slot = match registers.count {
+                    None => (registers.name == name).then_some(registers.first),
+                    Some(count) => name
+                        .strip_prefix(registers.name.as_str())
+                        .and_then(|digits| digits.parse::<u32>().ok())
+                        .filter(|&index| index < count)
+                        .map(|index| registers.first + index as Slot),
+                };
+                if slot.is_some() {
+                    return slot;
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn register(&self, line: u32, name: &str) -> Result<Slot> {
+        if name == "_" {
+            return Ok(Self::SINK);
+        }
+        self.find_register(name)
+            .ok_or_else(|| Refusal::invalid(line, format!("there is no register `{name}`")))
+    }
+
+    /// Returns a register, a special register or a variable's address.
+    pub(super) fn named(&mut self, line: u32, name: &str) -> Result<Slot> {
+        if let Some(slot) = self.find_register(name) {
+            return Ok(slot);
+        }
+        if name.starts_with('%') {
+            return match special(name) {
+                Some(known) => Ok(self.constant(Constant::Special(known))),
+                None => Err(Refusal::unknown(line, name)),
+            };
+        }
+        if let Some(&known) = self.symbols.get(name) {
+            return Ok(self.constant(known));
+        }
+        let module = self.module;
+        let Some(declaration) = module.variables.iter().find(|it| it.name == name) else {
+            return Err(Refusal::invalid(line, format!("`{name}` is not declared")));
+        };
+        let place = self.place(declaration);
+        self.symbols.insert(name.to_owned(), place);
+        Ok(self.constant(place))
+    }
+
+    pub(super) fn constant(&mut self, constant: Constant) -> Slot {
+        if let Some(&slot) = self.known_constants.get(&constant) {
+            return slot;
+        }
+        self.constants.push(constant);
+        let slot = -(self.constants.len() as Slot);
+        self.known_constants.insert(constant, slot);
+        slot
+    }
+
+    pub(super) fn finish(self, program: Program) -> Program {
+        Program {
+            registers: self.most_registers,
+            constants: self.constants,
+            static_shared_bytes: self
+                .static_shared_bytes
+                .next_multiple_of(self.dynamic_alignment),
+            local_bytes: self.local_bytes,
+            globals: self.globals,
+            ..program
+        }
+    }
+}
+
+fn special(name: &str) -> Option<Special> {
+    let (base, dimension) = match name.rsplit_once('.') {
+        Some((base, "x")) => (base, 0),
+        Some((base, "y")) => (base, 1),
+        Some((base, "z")) => (base, 2),
+        Some(_) => return None,
+        None => (name, 0),
+    };
+    Some(match base {
+        "%tid" => Special::Thread(dimension),
+        "%ntid" => Special::BlockSize(dimension),
+        "%ctaid" => Special::Block(dimension),
+        "%nctaid" => Special::Grid(dimension),
+        "%laneid" => Special::Lane,
+        "%warpid" => Special::Warp,
+        "%cluster_ctarank" => Special::ClusterRank,
+        "%cluster_nctarank" => Special::ClusterSize,
+        "%cluster_ctaid" => Special::BlockInCluster(dimension),
+        "%cluster_nctaid" => Special::ClusterExtent(dimension),
+        "%clusterid" => Special::Cluster(dimension),
+        "%nclusterid" => Special::Clusters(dimension),
+        "%lanemask_lt" => Special::LanesBelow,
+        "%lanemask_le" => Special::LanesUpTo,
+        "%lanemask_gt" => Special::LanesAbove,
+        "%lanemask_ge" => Special::LanesFrom,
+        "%lanemask_eq" => Special::LaneBit,
+        "%dynamic_smem_size" => Special::DynamicSharedBytes,
+        "%total_smem_size" => Special::TotalSharedBytes,
+        _ => return None,
+    })
+}

@@ -1,0 +1,244 @@
+//! Floating-point arithmetic. Names say rounding, flushing and saturation; every variant that is
+//! listed rounds to the nearest, ties to even.
+
+use super::{Apply, Table, Word};
+
+/// Replaces a subnormal by a zero of its sign.
+#[inline]
+fn flush(value: f32) -> f32 {
+    if value.is_subnormal() {
+        return 0.0f32.copysign(value);
+    }
+    value
+}
+
+#[inline]
+fn modify_in<const FTZ: bool>(word: u64) -> f32 {
+    let value = f32::take(word);
+    if FTZ { flush(value) } else { value }
+}
+
+/// Flushes and saturates a result; a NaN saturates to 0. A NaN that arithmetic makes is canonical.
+#[inline]
+fn modify_out<const FTZ: bool, const SAT: bool>(result: f32) -> u64 {
+    let mut value = if FTZ { flush(result) } else { result };
+    if SAT {
+        value = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 };
+    }
+    if value.is_nan() {
+        return CANONICAL_NAN;
+    }
+    value.put()
+}
+
+const CANONICAL_NAN: u64 = 0x7fff_ffff;
+
+type Sum = fn(f32, f32) -> f32;
+
+#[derive(Clone, Copy)]
+struct Add;
+#[derive(Clone, Copy)]
+struct Subtract;
+#[derive(Clone, Copy)]
+struct Multiply;
+#[derive(Clone, Copy)]
+struct Divide;
+
+/// An operation on two values.
+trait Operation {
+    const APPLY: Sum;
+}
+
+impl Operation for Add {
+    const APPLY: Sum = |a, b| a + b;
+}
+
+impl Operation for Subtract {
+    const APPLY: Sum = |a, b| a - b;
+}
+
+impl Operation for Multiply {
+    const APPLY: Sum = |a, b| a * b;
+}
+
+impl Operation for Divide {
+    const APPLY: Sum = |a, b| a / b;
+}
+
+fn binary<O: Operation, const FTZ: bool, const SAT: bool>(a: u64, b: u64) -> u64 {
+    modify_out::<FTZ, SAT>(O::APPLY(modify_in::<FTZ>(a), modify_in::<FTZ>(b)))
+}
+
+fn fused<const FTZ: bool, const SAT: bool>(a: u64, b: u64, c: u64) -> u64 {
+    let [x, y, z] = [a, b, c].map(modify_in::<FTZ>);
+    modify_out::<FTZ, SAT>(x.mul_add(y, z))
+}
+
+fn add_binary<O: Operation>(table: &mut Table, name: &str) {
+    for rounding in ["", ".rn"] {
+        let forms: [(&str, fn(u64, u64) -> u64); 4] = [
+            ("", binary::<O, false, false>),
+            (".ftz", binary::<O, true, false>),
+            (".sat", binary::<O, false, true>),
+            (".ftz.sat", binary::<O, true, true>),
+        ];
+        for (modifiers, apply) in forms {
+            table.add(format!("{name}{rounding}{modifiers}.f32"), Apply::Two(apply));
+        }
+    }
+}
+
+pub(super) fn fill(table: &mut Table) {
+    add_binary::<Add>(table, "add");
+    add_binary::<Subtract>(table, "sub");
+    add_binary::<Multiply>(table, "mul");
+    for name in ["fma", "mad"] {
+        table.add(format!("{name}.rn.f32"), Apply::Three(fused::<false, false>));
+        table.add(format!("{name}.rn.ftz.f32"), Apply::Three(fused::<true, false>));
+        table.add(format!("{name}.rn.sat.f32"), Apply::Three(fused::<false, true>));
+        table.add(format!("{name}.rn.ftz.sat.f32"), Apply::Three(fused::<true, true>));
+    }
+    quotients(table);
+    signs(table);
+    extremes(table);
+    functions(table);
+    doubles(table);
+}
+
+fn quotients(table: &mut Table) {
+    table.add("div.rn.f32", Apply::Two(binary::<Divide, false, false>));
+    table.add("div.rn.ftz.f32", Apply::Two(binary::<Divide, true, false>));
+    for name in ["div.approx.f32", "div.full.f32"] {
+        table.add_approximate(name, Apply::Two(binary::<Divide, false, false>));
+    }
+    for name in ["div.approx.ftz.f32", "div.full.ftz.f32"] {
+        table.add_approximate(name, Apply::Two(binary::<Divide, true, false>));
+    }
+    table.add("rcp.rn.f32", Apply::One(|a| modify_out::<false, false>(1.0 / f32::take(a))));
+    table.add_approximate(
+        "rcp.approx.f32",
+        Apply::One(|a| modify_out::<false, false>(1.0 / f32::take(a))),
+    );
+    table.add_approximate(
+        "rcp.approx.ftz.f32",
+        Apply::One(|a| modify_out::<true, false>(1.0 / modify_in::<true>(a))),
+    );
+}
+
+fn signs(table: &mut Table) {
+    table.add("neg.f32", Apply::One(|a| (a ^ 0x8000_0000) & u64::from(u32::MAX)));
+    table.add("abs.f32", Apply::One(|a| a & 0x7fff_ffff));
+    table.add("neg.ftz.f32", Apply::One(|a| (-modify_in::<true>(a)).put()));
+    table.add("abs.ftz.f32", Apply::One(|a| modify_in::<true>(a).abs().put()));
+    table.add(
+        "copysign.f32",
+        Apply::Two(|a, b| f32::take(b).copysign(f32::take(a)).put()),
+    );
+}
+
+/// Returns the larger value; a NaN loses against a number, and -0 lies below +0.
+fn larger(a: f32, b: f32) -> f32 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ if a == b => if a.is_sign_negative() { b } else { a },
+        _ => if a < b { b } else { a },
+    }
+}
+
+fn smaller(a: f32, b: f32) -> f32 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ if a == b => if a.is_sign_negative() { a } else { b },
+        _ => if b < a { b } else { a },
+    }
+}
+
+/// Makes a NaN win instead.
+fn with_nan(a: f32, b: f32, otherwise: fn(f32, f32) -> f32) -> f32 {
+    if a.is_nan() || b.is_nan() { f32::NAN } else { otherwise(a, b) }
+}
+
+fn extreme<const FTZ: bool>(a: u64, b: u64, choose: fn(f32, f32) -> f32) -> u64 {
+    modify_out::<FTZ, false>(choose(modify_in::<FTZ>(a), modify_in::<FTZ>(b)))
+}
+
+fn extremes(table: &mut Table) {
+    table.add("max.f32", Apply::Two(|a, b| extreme::<false>(a, b, larger)));
+    table.add("min.f32", Apply::Two(|a, b| extreme::<false>(a, b, smaller)));
+    table.add("max.ftz.f32", Apply::Two(|a, b| extreme::<true>(a, b, larger)));
+    table.add("min.ftz.f32", Apply::Two(|a, b| extreme::<true>(a, b, smaller)));
+    table.add(
+        "max.NaN.f32",
+        Apply::Two(|a, b| extreme::<false>(a, b, |x, y| with_nan(x, y, larger))),
+    );
+    table.add(
+        "min.NaN.f32",
+        Apply::Two(|a, b| extreme::<false>(a, b, |x, y| with_nan(x, y, smaller))),
+    );
+    table.add(
+        "max.ftz.NaN.f32",
+        Apply::Two(|a, b| extreme::<true>(a, b, |x, y| with_nan(x, y, larger))),
+    );
+    table.add(
+        "min.ftz.NaN.f32",
+        Apply::Two(|a, b| extreme::<true>(a, b, |x, y| with_nan(x, y, smaller))),
+    );
+}
+
+fn functions(table: &mut Table) {
+    table.add_exponential(
+        "ex2.approx.ftz.f32",
+        Apply::One(|a| modify_out::<true, false>(modify_in::<true>(a).exp2())),
+    );
+    table.add_exponential(
+        "ex2.approx.f32",
+        Apply::One(|a| modify_out::<false, false>(f32::take(a).exp2())),
+    );
+    table.add_approximate(
+        "lg2.approx.ftz.f32",
+        Apply::One(|a| modify_out::<true, false>(modify_in::<true>(a).log2())),
+    );
+    table.add_approximate(
+        "lg2.approx.f32",
+        Apply::One(|a| modify_out::<false, false>(f32::take(a).log2())),
+    );
+    table.add("sqrt.rn.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).sqrt())));
+    for (name, apply) in [
+        ("sqrt.approx.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).sqrt()))),
+        (
+            "sqrt.approx.ftz.f32",
+            Apply::One(|a| modify_out::<true, false>(modify_in::<true>(a).sqrt())),
+        ),
+        ("rsqrt.approx.f32", Apply::One(|a| modify_out::<false, false>(reciprocal_root(f32::take(a))))),
+        (
+            "rsqrt.approx.ftz.f32",
+            Apply::One(|a| modify_out::<true, false>(reciprocal_root(modify_in::<true>(a)))),
+        ),
+        ("tanh.approx.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).tanh()))),
+        ("sin.approx.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).sin()))),
+        ("cos.approx.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).cos()))),
+    ] {
+        table.add_approximate(name, apply);
+    }
+}
+
+fn reciprocal_root(value: f32) -> f32 {
+    f64::from(value).sqrt().recip() as f32
+}
+
+fn doubles(table: &mut Table) {
+    for rounding in ["", ".rn"] {
+        table.add(format!("add{rounding}.f64"), Apply::Two(|a, b| (f64::take(a) + f64::take(b)).put()));
+        table.add(format!("sub{rounding}.f64"), Apply::Two(|a, b| (f64::take(a) - f64::take(b)).put()));
+        table.add(format!("mul{rounding}.f64"), Apply::Two(|a, b| (f64::take(a) * f64::take(b)).put()));
+    }
+    table.add("div.rn.f64", Apply::Two(|a, b| (f64::take(a) / f64::take(b)).put()));
+    table.add(
+        "fma.rn.f64",
+        Apply::Three(|a, b, c| f64::take(a).mul_add(f64::take(b), f64::take(c)).put()),
+    );
+    table.add("neg.f64", Apply::One(|a| a ^ 1 << 63));
+    table.add("abs.f64", Apply::One(|a| a & !(1 << 63)));
+}

@@ -1,0 +1,17 @@
+//! An interpreter of PTX: a second front end of the emulator.
+//!
+//! [`Module::parse`] reads what nvcc or another compiler emits; [`Module::entry`] decodes one entry
+//! to a [`Program`]; an [`Invocation`] of it makes a launch of the emulator, plain or traced.
+
+mod decode;
+mod execute;
+mod isa;
+mod parse;
+mod program;
+mod slots;
+mod step;
+
+pub use isa::Fidelity;
+pub use parse::error::ParseError;
+pub use parse::{Entry, Module, Parameter};
+pub use program::{Invocation, Program};
