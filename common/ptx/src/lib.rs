@@ -3,6 +3,7 @@
 //! [`Module::parse`] reads what nvcc or another compiler emits; [`Module::entry`] decodes one entry
 //! to a [`Program`]; an [`Invocation`] of it makes a launch of the emulator, plain or traced.
 
+pub mod case;
 mod decode;
 mod execute;
 mod isa;

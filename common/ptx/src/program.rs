@@ -3,8 +3,10 @@
 use std::ffi::c_void;
 
 use emulator::Launch;
+use emulator::trace::{Access, Allocation};
 
 use crate::execute;
+use crate::parse::Parameter;
 use crate::step::{Constant, Slot, Step};
 
 /// Accumulators of one list of registers: where they are while products hold them.
@@ -25,6 +27,7 @@ pub struct Program {
     /// The bytes of shared variables with a size of their own.
     pub(crate) static_shared_bytes: u32,
     pub(crate) local_bytes: u32,
+    pub(crate) parameters: Vec<Parameter>,
     pub(crate) parameter_bytes: u32,
     pub(crate) banks: Vec<Bank>,
     pub(crate) bank_words: u32,
@@ -40,6 +43,10 @@ impl Program {
 
     pub fn static_shared_bytes(&self) -> u32 {
         self.static_shared_bytes
+    }
+
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
     }
 
     pub fn parameter_bytes(&self) -> u32 {
@@ -82,6 +89,16 @@ impl<'a> Invocation<'a> {
             globals: program.globals.clone(),
             dynamic_shared_bytes: dynamic_shared_bytes as u32,
         }
+    }
+
+    /// Returns the module's own variables, for the traced launch.
+    pub fn variables(&self) -> Allocation {
+        Allocation::whole(
+            "the module's variables",
+            self.globals.as_ptr(),
+            self.globals.len(),
+            Access::Output,
+        )
     }
 
     /// Makes `launch` one of this program. Its dynamic shared memory becomes all that a block has.

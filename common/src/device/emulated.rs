@@ -8,6 +8,7 @@ use crate::serving::Tables;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory};
 use emulator::{Entry, Fault, Launch, Place, Schedule, TraceReport};
+use ptx::{Invocation, Program};
 use std::ffi::c_void;
 
 pub use emulator::trace::Selection;
@@ -162,8 +163,12 @@ impl Buffers {
                     .into(),
             });
         };
-        Ok(Launch {
-            entry: entry_point,
+        Ok(self.launch_of(entry_point, prepared, schedule))
+    }
+
+    fn launch_of(&self, entry: Entry, prepared: &Prepared<'_>, schedule: Schedule) -> Launch {
+        Launch {
+            entry,
             params: (&raw const self.argument).cast(),
             grid: blocks(prepared),
             block: [prepared.kernel.threads, 1, 1],
@@ -171,7 +176,7 @@ impl Buffers {
             dynamic_shared_bytes: prepared.kernel.dynamic_shared_bytes,
             schedule,
             patience: Launch::PATIENCE,
-        })
+        }
     }
 
     fn execution(&self) -> Execution {
@@ -260,6 +265,50 @@ pub fn execute(
     unsafe { emulator::launch(&launch, suppress) }?;
     Ok(buffers.execution())
 }
+
+/// Runs a variant's PTX, as nvcc compiles its source, in the place of the plain build.
+pub fn execute_ptx(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    schedule: Schedule,
+    program: &Program,
+) -> Result<Execution, Fault> {
+    let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
+    let argument = (&raw const buffers.argument).cast();
+    let bytes = prepared.kernel.dynamic_shared_bytes;
+    // SAFETY: the entry takes AttentionServed, or what that begins with, as in `execute`.
+    let invocation = unsafe { Invocation::new(program, argument, bytes) };
+    let launch = invocation.launch(&buffers.launch_of(no_body, prepared, schedule));
+    // SAFETY: as in `execute`.
+    unsafe { emulator::launch(&launch, None) }?;
+    Ok(buffers.execution())
+}
+
+/// Traces a variant's PTX in the place of the traced build.
+pub fn trace_ptx(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    schedule: Schedule,
+    program: &Program,
+    selection: &Selection<'_>,
+) -> Result<TracedExecution, Fault> {
+    let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
+    let memory = buffers.memory(staged);
+    let argument = (&raw const buffers.argument).cast();
+    let bytes = prepared.kernel.dynamic_shared_bytes;
+    // SAFETY: as in `execute_ptx`.
+    let invocation = unsafe { Invocation::new(program, argument, bytes) };
+    let launch = invocation.launch(&buffers.launch_of(no_body, prepared, schedule));
+    // SAFETY: as in `execute_traced`.
+    let report = unsafe { emulator::trace::trace(&launch, memory, selection) }?;
+    Ok(TracedExecution {
+        report,
+        execution: buffers.execution(),
+    })
+}
+
+/// Stands in a launch until a program takes its place.
+unsafe extern "C-unwind" fn no_body(_: *const c_void) {}
 
 /// The most address space that [`execute_far_apart`] reserves for a case of tier 0 or a named
 /// problem of claims.

@@ -52,6 +52,9 @@ pub enum Command {
     /// Put random problems, layouts and inputs through the gates, and shrink what fails to the
     /// smallest case
     Fuzz(super::fuzz::FuzzArgs),
+    /// Judge a kernel in PTX, whoever wrote it: races, missing waits and fences, deadlocks; needs no
+    /// GPU
+    Hazards(super::hazards::HazardsArgs),
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
     Accept(super::accept::AcceptArgs),
     /// Render COMPARE.md and the generated parts of other pages from the committed tables, without

@@ -8,6 +8,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod fuzz;
+mod hazards;
 mod launch;
 mod peers;
 mod profile;
@@ -45,6 +46,7 @@ pub fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Show(args) => show::show(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
+        Command::Hazards(args) => hazards::hazards(&args),
         Command::Sources => sources::sources(),
         Command::Launch(args) => launch::launch(&args),
     }

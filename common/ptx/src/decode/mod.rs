@@ -278,6 +278,7 @@ impl Decoder<'_> {
             constants: Vec::new(),
             static_shared_bytes: 0,
             local_bytes: 0,
+            parameters: entry.parameters.clone(),
             parameter_bytes: entry.parameter_bytes,
             banks: self.banks,
             bank_words: self.bank_words,

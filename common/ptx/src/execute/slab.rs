@@ -6,7 +6,6 @@ use emulator::guest::POISON;
 
 use super::flight::{FIXED_WORDS, Header};
 use crate::program::Program;
-use crate::step::Slot;
 
 thread_local! {
     /// The slabs of the threads that this OS thread runs, by their number in the cluster.
@@ -105,10 +104,5 @@ impl Slab {
     /// Returns whether an address is the thread's own memory.
     pub(super) fn is_local(&self, address: usize) -> bool {
         address.wrapping_sub(self.local as usize) < self.local_bytes
-    }
-
-    pub(super) fn value(&self, slot: Slot) -> u64 {
-        // SAFETY: as in Frame::get.
-        unsafe { *self.registers.offset(slot as isize) }
     }
 }

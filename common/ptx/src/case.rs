@@ -1,0 +1,504 @@
+//! A launch described by data, and what the emulator finds in it: the verdict on a kernel that
+//! nobody here wrote.
+
+use emulator::trace::{Access, Allocation, Counted, Hazard, Memory, Selection, SyncSite};
+use emulator::{Fault, Launch, Place, Schedule, TensorMap, TensorMapError};
+use thiserror::Error;
+
+use crate::isa::half::{from_bf16, from_e4m3, from_f16, to_bf16, to_e4m3, to_f16};
+use crate::program::{Invocation, Program};
+
+/// The element type of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementType {
+    U8,
+    E4m3,
+    F16,
+    Bf16,
+    F32,
+    I32,
+    I64,
+}
+
+impl ElementType {
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::E4m3 => 1,
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 | Self::I32 => 4,
+            Self::I64 => 8,
+        }
+    }
+
+    /// Returns the values of elements.
+    pub fn decode(self, bytes: &[u8]) -> Vec<f64> {
+        let chunks = bytes.chunks_exact(self.bytes());
+        chunks.map(|element| self.value(element)).collect()
+    }
+
+    fn value(self, bytes: &[u8]) -> f64 {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        let bits = u64::from_ne_bytes(word);
+        match self {
+            Self::U8 => bits as f64,
+            Self::E4m3 => from_e4m3(bits as u8).into(),
+            Self::F16 => from_f16(bits as u16).into(),
+            Self::Bf16 => from_bf16(bits as u16).into(),
+            Self::F32 => f32::from_bits(bits as u32).into(),
+            Self::I32 => f64::from(bits as i32),
+            Self::I64 => bits as i64 as f64,
+        }
+    }
+
+    fn encode(self, value: f64, to: &mut Vec<u8>) {
+        let single = value as f32;
+        match self {
+            Self::U8 => to.push(value as u8),
+            Self::E4m3 => to.push(to_e4m3(single)),
+            Self::F16 => to.extend(to_f16(single).to_ne_bytes()),
+            Self::Bf16 => to.extend(to_bf16(single).to_ne_bytes()),
+            Self::F32 => to.extend(single.to_ne_bytes()),
+            Self::I32 => to.extend((value as i32).to_ne_bytes()),
+            Self::I64 => to.extend((value as i64).to_ne_bytes()),
+        }
+    }
+}
+
+/// The content of a buffer before the launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Filling {
+    Value(f64),
+    /// The element's own index.
+    Index,
+    /// Numbers between -1 and 1, drawn by a seed.
+    Random(u64),
+    /// All ones: a NaN of every floating-point type.
+    Unset,
+}
+
+/// A buffer in global memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    pub name: String,
+    pub element: ElementType,
+    pub elements: usize,
+    pub filling: Filling,
+    /// Whether the kernel may write it.
+    pub is_output: bool,
+}
+
+impl Buffer {
+    fn image(&self) -> Vec<u8> {
+        let mut image = Vec::with_capacity(self.elements * self.element.bytes());
+        let mut state = match self.filling {
+            Filling::Random(seed) => seed,
+            _ => 0,
+        };
+        for index in 0..self.elements {
+            match self.filling {
+                Filling::Value(value) => self.element.encode(value, &mut image),
+                Filling::Index => self.element.encode(index as f64, &mut image),
+                Filling::Random(_) => self.element.encode(draw(&mut state), &mut image),
+                Filling::Unset => image.extend(std::iter::repeat_n(0xff, self.element.bytes())),
+            }
+        }
+        image
+    }
+}
+
+/// Returns a number between -1 and 1 (splitmix64).
+fn draw(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut word = *state;
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (word >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+}
+
+/// A tensor map over a buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapOver {
+    pub buffer: String,
+    /// The elements of each dimension, innermost first; up to four.
+    pub extents: Vec<u64>,
+    /// The bytes from one element of each outer dimension to the next.
+    pub strides: Vec<u64>,
+    pub box_columns: u32,
+    pub box_rows: u32,
+    /// 64 or 128 bytes.
+    pub swizzle: u32,
+}
+
+/// A kernel's argument.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// The address of a buffer.
+    Address(String),
+    Scalar(ElementType, f64),
+    Map(MapOver),
+}
+
+/// A launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub cluster: u32,
+    pub dynamic_shared_bytes: usize,
+    pub buffers: Vec<Buffer>,
+    pub arguments: Vec<Argument>,
+}
+
+/// A case that does not fit its kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CaseError {
+    #[error("the entry takes {takes} arguments, and the launch has {has}")]
+    Arguments { takes: usize, has: usize },
+    #[error("argument {number} (`{parameter}`) takes {takes} bytes, and the launch has {has}")]
+    Size {
+        number: usize,
+        parameter: String,
+        takes: u32,
+        has: usize,
+    },
+    #[error("there is no buffer `{0}`")]
+    NoBuffer(String),
+    #[error("the tensor map over `{buffer}`: {error}")]
+    Map {
+        buffer: String,
+        error: TensorMapError,
+    },
+    #[error("the tensor map over `{buffer}` reaches byte {end}, and the buffer has {bytes}")]
+    MapEnd {
+        buffer: String,
+        end: u64,
+        bytes: usize,
+    },
+    #[error("the tensor map over `{buffer}` has {extents} extents and {strides} strides; it has 1 to 4 dimensions, and a stride for each but the innermost")]
+    MapShape {
+        buffer: String,
+        extents: usize,
+        strides: usize,
+    },
+    #[error("{0}")]
+    Launch(String),
+}
+
+/// The boundary of buffers and parameters.
+const ALIGNMENT: usize = 1024;
+
+/// Bytes on a boundary.
+struct Aligned {
+    storage: Vec<u8>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Aligned {
+    fn new(content: &[u8]) -> Self {
+        let mut storage = vec![0; content.len() + ALIGNMENT];
+        let start = storage.as_ptr().align_offset(ALIGNMENT);
+        storage[start..start + content.len()].copy_from_slice(content);
+        Self {
+            storage,
+            start,
+            bytes: content.len(),
+        }
+    }
+
+    fn address(&mut self) -> *mut u8 {
+        self.storage[self.start..].as_mut_ptr()
+    }
+
+    fn content(&self) -> Vec<u8> {
+        self.storage[self.start..self.start + self.bytes].to_vec()
+    }
+}
+
+/// The memory of one launch.
+struct Image<'a> {
+    case: &'a Case,
+    buffers: Vec<Aligned>,
+    parameters: Aligned,
+}
+
+impl<'a> Image<'a> {
+    fn new(program: &Program, case: &'a Case) -> Result<Self, CaseError> {
+        let mut buffers: Vec<Aligned> = case
+            .buffers
+            .iter()
+            .map(|buffer| Aligned::new(&buffer.image()))
+            .collect();
+        let takes = program.parameters().len();
+        if takes != case.arguments.len() {
+            return Err(CaseError::Arguments {
+                takes,
+                has: case.arguments.len(),
+            });
+        }
+        let mut bytes = vec![0; program.parameter_bytes() as usize];
+        let pairs = program.parameters().iter().zip(&case.arguments);
+        for (index, (parameter, argument)) in pairs.enumerate() {
+            let value = encoded(case, &mut buffers, argument)?;
+            if value.len() != parameter.bytes as usize {
+                return Err(CaseError::Size {
+                    number: index + 1,
+                    parameter: parameter.name.clone(),
+                    takes: parameter.bytes,
+                    has: value.len(),
+                });
+            }
+            let start = parameter.offset as usize;
+            bytes[start..start + value.len()].copy_from_slice(&value);
+        }
+        Ok(Self {
+            case,
+            buffers,
+            parameters: Aligned::new(&bytes),
+        })
+    }
+
+    fn memory(&mut self, variables: Allocation) -> Memory {
+        let mut table = vec![variables];
+        for (buffer, image) in self.case.buffers.iter().zip(&mut self.buffers) {
+            let access = if buffer.is_output {
+                Access::Output
+            } else {
+                Access::Input
+            };
+            let start = image.address().cast_const();
+            table.push(Allocation::whole(&buffer.name, start, image.bytes, access));
+        }
+        Memory::new(table)
+    }
+
+    fn outputs(&self) -> Vec<Vec<u8>> {
+        let pairs = self.case.buffers.iter().zip(&self.buffers);
+        pairs
+            .filter(|(buffer, _)| buffer.is_output)
+            .map(|(_, image)| image.content())
+            .collect()
+    }
+}
+
+fn find(case: &Case, name: &str) -> Result<usize, CaseError> {
+    case.buffers
+        .iter()
+        .position(|buffer| buffer.name == name)
+        .ok_or_else(|| CaseError::NoBuffer(name.to_owned()))
+}
+
+fn encoded(
+    case: &Case,
+    buffers: &mut [Aligned],
+    argument: &Argument,
+) -> Result<Vec<u8>, CaseError> {
+    match argument {
+        Argument::Address(name) => {
+            let address = buffers[find(case, name)?].address() as u64;
+            Ok(address.to_ne_bytes().to_vec())
+        }
+        Argument::Scalar(element, value) => {
+            let mut bytes = Vec::new();
+            element.encode(*value, &mut bytes);
+            Ok(bytes)
+        }
+        Argument::Map(map) => {
+            let index = find(case, &map.buffer)?;
+            let words = encoded_map(map, &case.buffers[index], &mut buffers[index])?;
+            Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
+        }
+    }
+}
+
+fn encoded_map(
+    map: &MapOver,
+    buffer: &Buffer,
+    image: &mut Aligned,
+) -> Result<[u64; 16], CaseError> {
+    let (dimensions, strides) = (map.extents.len(), map.strides.len());
+    if !(1..=4).contains(&dimensions) || strides + 1 != dimensions {
+        return Err(CaseError::MapShape {
+            buffer: map.buffer.clone(),
+            extents: dimensions,
+            strides,
+        });
+    }
+    let mut extents = [1; 4];
+    extents[..dimensions].copy_from_slice(&map.extents);
+    let mut all_strides = [16; 3];
+    all_strides[..strides].copy_from_slice(&map.strides);
+    let mut end = extents[0] * buffer.element.bytes() as u64;
+    for (extent, stride) in extents[1..].iter().zip(all_strides) {
+        end += extent.saturating_sub(1) * stride;
+    }
+    if end > image.bytes as u64 {
+        return Err(CaseError::MapEnd {
+            buffer: map.buffer.clone(),
+            end,
+            bytes: image.bytes,
+        });
+    }
+    let tensor = TensorMap {
+        base: image.address() as usize,
+        extents,
+        strides: all_strides,
+        box_columns: map.box_columns,
+        box_rows: map.box_rows,
+        swizzle: map.swizzle,
+        element_bytes: buffer.element.bytes() as u32,
+    };
+    tensor.encode().map_err(|error| CaseError::Map {
+        buffer: map.buffer.clone(),
+        error,
+    })
+}
+
+/// The schedules under which a kernel runs; its outputs must be the same under all.
+pub const SCHEDULES: [Schedule; 3] = [Schedule::InOrder, Schedule::Reversed, Schedule::Shuffled(1)];
+
+/// What stops a kernel, or changes its outputs, under a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failure {
+    Stopped(Fault),
+    /// The output differs from that of the first schedule, first at this byte.
+    Differs { buffer: String, byte: usize },
+}
+
+/// What was found under one schedule without tracing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    pub schedule: Schedule,
+    pub failure: Failure,
+}
+
+/// The verdict on a kernel and a launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    pub hazards: Vec<Hazard>,
+    pub more_hazards: usize,
+    pub findings: Vec<Finding>,
+    pub counted: Counted,
+    pub sync_sites: Vec<SyncSite>,
+    /// The bytes of each output under the first schedule.
+    pub outputs: Vec<Vec<u8>>,
+}
+
+impl Verdict {
+    pub fn is_green(&self) -> bool {
+        self.hazards.is_empty() && self.findings.is_empty()
+    }
+}
+
+unsafe extern "C-unwind" fn no_body(_: *const std::ffi::c_void) {}
+
+impl Case {
+    fn launch(&self, schedule: Schedule) -> Launch {
+        Launch {
+            entry: no_body,
+            params: std::ptr::null(),
+            grid: self.grid,
+            block: self.block,
+            cluster: self.cluster,
+            dynamic_shared_bytes: self.dynamic_shared_bytes,
+            schedule,
+            patience: Launch::PATIENCE,
+        }
+    }
+
+    /// Runs the kernel under a schedule. Returns its outputs.
+    fn run(
+        &self,
+        program: &Program,
+        schedule: Schedule,
+        suppress: Option<&Place>,
+    ) -> Result<Result<Vec<Vec<u8>>, Fault>, CaseError> {
+        let mut image = Image::new(program, self)?;
+        let parameters = image.parameters.address().cast_const().cast();
+        // SAFETY: the parameters have the size and boundary that the entry declares.
+        let invocation =
+            unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
+        let launch = invocation.launch(&self.launch(schedule));
+        // SAFETY: buffers and parameters outlive the launch. A kernel that leaves them is stopped
+        // where the judge or the system sees it; it was traced before.
+        let result = unsafe { emulator::launch(&launch, suppress) };
+        Ok(result.map(|()| image.outputs()))
+    }
+
+    /// Traces the kernel under the first schedule, then runs it under all.
+    ///
+    /// # Errors
+    ///
+    /// A case that does not fit the kernel.
+    pub fn judge(&self, program: &Program, suppress: Option<&Place>) -> Result<Verdict, CaseError> {
+        let mut image = Image::new(program, self)?;
+        let parameters = image.parameters.address().cast_const().cast();
+        // SAFETY: as in run.
+        let invocation =
+            unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
+        let launch = invocation.launch(&self.launch(SCHEDULES[0]));
+        let selection = Selection {
+            suppress,
+            ..Selection::default()
+        };
+        let memory = image.memory(invocation.variables());
+        // SAFETY: as in run; the table has all buffers.
+        let report = unsafe { emulator::trace::trace(&launch, memory, &selection) }
+            .map_err(|fault| CaseError::Launch(fault.to_string()))?;
+        let mut verdict = Verdict {
+            hazards: report.hazards,
+            more_hazards: report.more_hazards,
+            findings: Vec::new(),
+            counted: report.counted,
+            sync_sites: report.sync_sites,
+            outputs: Vec::new(),
+        };
+        // What the judge refuses may be an access outside of the buffers: it is not made again.
+        if verdict.hazards.is_empty() {
+            self.run_all(program, suppress, &mut verdict)?;
+        }
+        Ok(verdict)
+    }
+
+    fn run_all(
+        &self,
+        program: &Program,
+        suppress: Option<&Place>,
+        verdict: &mut Verdict,
+    ) -> Result<(), CaseError> {
+        let mut first: Option<Vec<Vec<u8>>> = None;
+        for schedule in SCHEDULES {
+            let failure = match (self.run(program, schedule, suppress)?, &first) {
+                (Err(fault), _) => Some(Failure::Stopped(fault)),
+                (Ok(outputs), None) => {
+                    first = Some(outputs);
+                    None
+                }
+                (Ok(outputs), Some(expected)) => self.difference(expected, &outputs),
+            };
+            if let Some(found) = failure {
+                verdict.findings.push(Finding {
+                    schedule,
+                    failure: found,
+                });
+            }
+        }
+        verdict.outputs = first.unwrap_or_default();
+        Ok(())
+    }
+
+    fn difference(&self, expected: &[Vec<u8>], outputs: &[Vec<u8>]) -> Option<Failure> {
+        let names = self.buffers.iter().filter(|buffer| buffer.is_output);
+        for ((buffer, wanted), found) in names.zip(expected).zip(outputs) {
+            let byte = wanted.iter().zip(found).position(|(a, b)| a != b);
+            if let Some(place) = byte {
+                return Some(Failure::Differs {
+                    buffer: buffer.name.clone(),
+                    byte: place,
+                });
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,284 @@
+//! Small kernels in PTX: a right one is quiet, and its faulty neighbour, one line away, is named by
+//! the line of the text.
+
+use ptx::Module;
+use ptx::case::{Argument, Buffer, Case, ElementType, Failure, Filling, MapOver, Verdict};
+
+fn buffer(name: &str, element: ElementType, elements: usize, is_output: bool) -> Buffer {
+    Buffer {
+        name: name.to_owned(),
+        element,
+        elements,
+        filling: if is_output {
+            Filling::Unset
+        } else {
+            Filling::Index
+        },
+        is_output,
+    }
+}
+
+fn case(threads: u32, buffers: Vec<Buffer>, arguments: Vec<Argument>) -> Case {
+    Case {
+        grid: [1; 3],
+        block: [threads, 1, 1],
+        cluster: 1,
+        dynamic_shared_bytes: 0,
+        buffers,
+        arguments,
+    }
+}
+
+fn address(name: &str) -> Argument {
+    Argument::Address(name.to_owned())
+}
+
+/// Returns a map over rows of 128 bytes of halves, of which a box has 8.
+fn rows(buffer_name: &str, count: u64) -> Argument {
+    Argument::Map(MapOver {
+        buffer: buffer_name.to_owned(),
+        extents: vec![64, count],
+        strides: vec![128],
+        box_columns: 64,
+        box_rows: 8,
+        swizzle: 128,
+    })
+}
+
+fn judge(text: &str, launch: &Case) -> Verdict {
+    let module = Module::parse("tests/kernel.ptx", text).unwrap();
+    let name = module.entries()[0].name.clone();
+    let program = module.entry(&name).unwrap();
+    launch.judge(&program, None).unwrap()
+}
+
+/// Returns everything that a verdict says, a line each.
+fn said(verdict: &Verdict) -> String {
+    let mut lines: Vec<String> = verdict.hazards.iter().map(ToString::to_string).collect();
+    for finding in &verdict.findings {
+        lines.push(match &finding.failure {
+            Failure::Stopped(fault) => fault.to_string(),
+            Failure::Differs { buffer, byte } => format!("{buffer} differs at byte {byte}"),
+        });
+    }
+    lines.join("\n")
+}
+
+fn assert_quiet(text: &str, launch: &Case) -> Verdict {
+    let verdict = judge(text, launch);
+    assert!(verdict.is_green(), "{}", said(&verdict));
+    verdict
+}
+
+/// Returns `tests/kernel.ptx:N` of the line that holds the words.
+fn line_of(text: &str, words: &str) -> String {
+    let index = text.lines().position(|line| line.contains(words));
+    format!("tests/kernel.ptx:{}", index.expect(words) + 1)
+}
+
+/// Fails unless the verdict has a hazard of this kind that names the lines with these words.
+fn assert_named(text: &str, launch: &Case, kind: &str, words: &[&str]) {
+    let verdict = judge(text, launch);
+    let all = said(&verdict);
+    let lines: Vec<String> = words.iter().map(|word| line_of(text, word)).collect();
+    let is_named = all
+        .lines()
+        .any(|line| line.contains(kind) && lines.iter().all(|place| line.contains(place.as_str())));
+    assert!(is_named, "no {kind} at {lines:?} in:\n{all}");
+}
+
+/// Replaces the line that ends in these words.
+fn edited(text: &str, words: &str, replacement: &str) -> String {
+    assert_eq!(text.matches(words).count(), 1, "{words}");
+    let lines = text.lines().map(|line| {
+        if line.contains(words) {
+            replacement
+        } else {
+            line
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn words_of(bytes: &[u8]) -> Vec<u32> {
+    let chunks = bytes.chunks_exact(4);
+    chunks
+        .map(|word| u32::from_ne_bytes(word.try_into().unwrap()))
+        .collect()
+}
+
+const BARRIER: &str = include_str!("kernels/barrier.ptx");
+const COPIES: &str = include_str!("kernels/copies.ptx");
+const TENSOR_STORE: &str = include_str!("kernels/tensor_store.ptx");
+const RING: &str = include_str!("kernels/ring.ptx");
+const PRODUCT: &str = include_str!("kernels/product.ptx");
+const CLUSTER: &str = include_str!("kernels/cluster.ptx");
+
+fn barrier_launch() -> Case {
+    let to = buffer("to", ElementType::I32, 128, true);
+    case(128, vec![to], vec![address("to")])
+}
+
+#[test]
+fn threads_that_meet_at_a_barrier_see_each_others_writes() {
+    let verdict = assert_quiet(BARRIER, &barrier_launch());
+    let mirrored: Vec<u32> = (0..128).rev().collect();
+    assert_eq!(words_of(&verdict.outputs[0]), mirrored);
+}
+
+#[test]
+fn a_missing_barrier_is_a_race_of_write_and_read() {
+    let text = edited(BARRIER, "// barrier", "");
+    assert_named(&text, &barrier_launch(), "race", &["// write", "// read"]);
+}
+
+fn copies_launch() -> Case {
+    let to = buffer("to", ElementType::I32, 128, true);
+    let from = buffer("from", ElementType::I32, 128, false);
+    case(32, vec![to, from], vec![address("to"), address("from")])
+}
+
+#[test]
+fn a_copy_that_is_waited_for_has_landed() {
+    let verdict = assert_quiet(COPIES, &copies_launch());
+    let indices: Vec<u32> = (0..128).collect();
+    assert_eq!(words_of(&verdict.outputs[0]), indices);
+}
+
+#[test]
+fn a_copy_without_its_wait_is_read_in_flight() {
+    let text = edited(COPIES, "// wait", "");
+    assert_named(&text, &copies_launch(), "in-flight", &["// copy", "// read"]);
+}
+
+fn store_launch() -> Case {
+    let to = buffer("to", ElementType::F16, 512, true);
+    case(32, vec![to], vec![rows("to", 8)])
+}
+
+#[test]
+fn a_box_that_is_fenced_is_stored() {
+    let verdict = assert_quiet(TENSOR_STORE, &store_launch());
+    assert_eq!(words_of(&verdict.outputs[0]), [0x3C00_3C00; 256]);
+}
+
+#[test]
+fn generic_writes_without_a_fence_are_not_seen_by_tma() {
+    let text = edited(TENSOR_STORE, "// fence", "");
+    assert_named(&text, &store_launch(), "missing fence", &["// write", "// store"]);
+}
+
+#[test]
+fn a_store_that_nobody_waits_for_is_named() {
+    let text = edited(TENSOR_STORE, "// wait", "");
+    assert_named(&text, &store_launch(), "tma_store", &["// store"]);
+}
+
+fn ring_launch() -> Case {
+    let to = buffer("to", ElementType::I32, 96, true);
+    let mut from = buffer("from", ElementType::F16, 24 * 64, false);
+    from.filling = Filling::Random(1);
+    let mut launch = case(64, vec![to, from], vec![address("to"), rows("from", 24)]);
+    launch.dynamic_shared_bytes = 1024;
+    launch
+}
+
+#[test]
+fn a_ring_of_one_slot_is_right() {
+    assert_quiet(RING, &ring_launch());
+}
+
+#[test]
+fn a_slot_that_is_freed_before_its_last_read_is_named() {
+    let early = edited(RING, "// free", "");
+    let text = edited(
+        &early,
+        "// early arrival",
+        "	mbarrier.arrive.shared.b64 _, [%r4];",
+    );
+    assert_named(&text, &ring_launch(), "race", &["// read", "// load"]);
+}
+
+#[test]
+fn an_arrival_that_is_missing_is_a_deadlock_of_the_producer() {
+    let count = "	mbarrier.init.shared.b64 [%r4], 33;";
+    let text = edited(RING, "// count", count);
+    assert_named(&text, &ring_launch(), "can't go on", &["// slot is free"]);
+}
+
+#[test]
+fn a_wait_on_the_wrong_parity_reads_in_flight() {
+    let text = edited(RING, "// parity", "	and.b32 %r6, %r5, 1; xor.b32 %r6, %r6, 1;");
+    assert_named(&text, &ring_launch(), "", &["// read"]);
+}
+
+fn product_launch() -> Case {
+    let to = buffer("to", ElementType::F32, 512, true);
+    case(128, vec![to], vec![address("to")])
+}
+
+#[test]
+fn a_product_of_ones_counts_them() {
+    let verdict = assert_quiet(PRODUCT, &product_launch());
+    assert_eq!(words_of(&verdict.outputs[0]), [16f32.to_bits(); 512]);
+}
+
+#[test]
+fn operands_that_are_overwritten_before_the_wait_race_with_the_product() {
+    let store = "	st.shared.v2.u32 [%r8], {%r1, %r1}; // early";
+    let text = edited(PRODUCT, "// overwritten early", store);
+    assert_named(&text, &product_launch(), "race", &["// early", "// product"]);
+}
+
+#[test]
+fn accumulators_that_are_read_before_the_wait_are_held() {
+    let text = edited(PRODUCT, "// overwritten early", "	add.f32 %f5, %f1, %f1; // early");
+    assert_named(
+        &text,
+        &product_launch(),
+        "registers that wgmma holds",
+        &["// early", "// product"],
+    );
+}
+
+#[test]
+fn operands_without_a_fence_are_not_seen_by_wgmma() {
+    let text = edited(PRODUCT, "// fence", "");
+    assert_named(&text, &product_launch(), "missing fence", &["// write", "// product"]);
+}
+
+fn cluster_launch() -> Case {
+    let to = buffer("to", ElementType::I32, 128, true);
+    let mut launch = case(128, vec![to], vec![address("to")]);
+    (launch.grid, launch.cluster) = ([2, 1, 1], 2);
+    launch
+}
+
+#[test]
+fn a_store_to_another_block_arrives() {
+    let verdict = assert_quiet(CLUSTER, &cluster_launch());
+    assert_eq!(words_of(&verdict.outputs[0]), [7; 128]);
+}
+
+#[test]
+fn a_peer_that_exits_before_a_store_arrives_is_named() {
+    let text = edited(CLUSTER, "// exits early", "	bra done;");
+    assert_named(&text, &cluster_launch(), "", &["// store"]);
+}
+
+#[test]
+fn every_synchronisation_of_the_ring_is_needed() {
+    let module = Module::parse("tests/kernel.ptx", RING).unwrap();
+    let program = module.entry("ring").unwrap();
+    let launch = ring_launch();
+    let verdict = launch.judge(&program, None).unwrap();
+    let mut needless = Vec::new();
+    for site in &verdict.sync_sites {
+        let without = launch.judge(&program, Some(&site.place)).unwrap();
+        if without.is_green() && without.outputs == verdict.outputs {
+            needless.push(site.to_owned());
+        }
+    }
+    assert!(needless.is_empty(), "{needless:?}");
+    assert!(verdict.sync_sites.len() >= 6, "{:?}", verdict.sync_sites);
+}

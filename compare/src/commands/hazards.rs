@@ -1,0 +1,205 @@
+//! `compare hazards`: the emulator's judge on a kernel in PTX, whoever wrote it.
+
+mod launch;
+#[cfg(test)]
+mod tests;
+
+use crate::answer::Answer;
+use anyhow::{Context, bail};
+use clap::Args;
+use launch::{Expected, LaunchFile};
+use ptx::case::{Case, Failure, Verdict};
+use ptx::{Module, Program};
+use results::judge::verdict::Exit;
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Runs an entry of a PTX module in the emulator, without a GPU, and judges every access by \
+happens-before: races, missing waits and
+fences, slots that are reused too early, deadlocks, reads of unset memory and out of bounds, and \
+outputs that depend on the schedule.
+Compile with `nvcc -ptx -lineinfo -arch=sm_90a` to see source lines.
+
+The launch file is TOML:
+  grid = [1, 1, 1]            block = 64        cluster = 1     dynamic-shared-bytes = 1024
+  [[buffer]]    name = 'to'   type = 'f32'      shape = [3, 32]   output = true
+  [[buffer]]    name = 'k'    type = 'f16'      shape = [24, 64]  fill = 'random:1'
+  [[argument]]  buffer = 'to'
+  [[argument]]  map = { buffer = 'k', extents = [64, 24], strides = [128], box = [64, 8], swizzle = \
+128 }
+  [[argument]]  type = 'i32'  value = 3
+  [[expect]]    buffer = 'to' values = [16.0]   tolerance = 0.01
+
+Examples:
+  compare hazards kernel.ptx --launch launch.toml
+  compare hazards kernel.ptx --launch launch.toml --suppress
+                                                removes each wait, fence, arrive and barrier once
+
+Exit codes:
+  0  nothing was found
+  1  a hazard, a deadlock, an output that differs, or a removal that nothing notices
+  2  wrong usage, or a file that cannot be read";
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct HazardsArgs {
+    /// The module, as nvcc -ptx or another compiler writes it
+    #[arg(value_name = "PTX")]
+    pub kernel: PathBuf,
+    /// The launch: grid, buffers and arguments
+    #[arg(long, value_name = "FILE")]
+    pub launch: PathBuf,
+    /// Remove each synchronisation once, and name those that nothing notices
+    #[arg(long)]
+    pub suppress: bool,
+    /// Print one object of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What was found, as `--json` prints it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Report {
+    entry: String,
+    hazards: Vec<String>,
+    more_hazards: usize,
+    schedules: Vec<String>,
+    unexpected: Vec<String>,
+    synchronisation: usize,
+    /// The removals that nothing notices; `None` if none was asked for.
+    unnoticed: Option<Vec<String>>,
+}
+
+impl Report {
+    fn exit(&self) -> Exit {
+        let lists = [&self.hazards, &self.schedules, &self.unexpected];
+        let is_unnoticed = self.unnoticed.iter().any(|sites| !sites.is_empty());
+        let is_red = lists.iter().any(|list| !list.is_empty());
+        Exit::of(is_red || is_unnoticed, false)
+    }
+
+    fn text(&self) -> String {
+        let mut lines = Vec::new();
+        lines.extend(self.hazards.iter().cloned());
+        if self.more_hazards > 0 {
+            lines.push(format!("{} more hazards", self.more_hazards));
+        }
+        lines.extend(self.schedules.iter().cloned());
+        lines.extend(self.unexpected.iter().cloned());
+        for site in self.unnoticed.iter().flatten() {
+            lines.push(format!("nothing notices that {site} is removed"));
+        }
+        if lines.is_empty() {
+            lines.push(format!(
+                "{}: no hazard, and the outputs of three schedules are equal; {} places \
+                 synchronise",
+                self.entry, self.synchronisation
+            ));
+        }
+        lines.join("\n")
+    }
+}
+
+/// Judges a kernel.
+pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
+    let (program, launch_file) = read(args)?;
+    let case = launch_file
+        .case()
+        .with_context(|| args.launch.display().to_string())?;
+    let verdict = judge(&program, &case, &args.launch)?;
+    let mut report = Report {
+        entry: program.name().to_owned(),
+        hazards: verdict.hazards.iter().map(ToString::to_string).collect(),
+        more_hazards: verdict.more_hazards,
+        schedules: findings(&verdict),
+        unexpected: unexpected(&launch_file.expected, &case, &verdict),
+        synchronisation: verdict.sync_sites.len(),
+        unnoticed: None,
+    };
+    if args.suppress && verdict.is_green() {
+        report.unnoticed = Some(unnoticed(&program, &case, &verdict)?);
+    }
+    if args.json {
+        return Answer::json(report.exit(), &report);
+    }
+    Ok(Answer::new(report.exit(), report.text()))
+}
+
+fn read(args: &HazardsArgs) -> anyhow::Result<(Program, LaunchFile)> {
+    let text = read_text(&args.kernel)?;
+    let launch_text = read_text(&args.launch)?;
+    let launch_file =
+        LaunchFile::parse(&launch_text).with_context(|| args.launch.display().to_string())?;
+    let module = Module::parse(&args.kernel.display().to_string(), &text)?;
+    let name = match (&launch_file.entry, module.entries()) {
+        (Some(name), _) => name.clone(),
+        (None, [only]) => only.name.clone(),
+        (None, entries) => bail!(
+            "{} has {} entries; name one by `entry` in {}",
+            args.kernel.display(),
+            entries.len(),
+            args.launch.display()
+        ),
+    };
+    Ok((module.entry(&name)?, launch_file))
+}
+
+fn read_text(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn judge(program: &Program, case: &Case, path: &Path) -> anyhow::Result<Verdict> {
+    case.judge(program, None)
+        .with_context(|| path.display().to_string())
+}
+
+fn findings(verdict: &Verdict) -> Vec<String> {
+    let mut lines = Vec::new();
+    for found in &verdict.findings {
+        let what = match &found.failure {
+            Failure::Stopped(fault) => fault.to_string(),
+            Failure::Differs { buffer, byte } => {
+                format!("`{buffer}` differs from the first schedule's at byte {byte}")
+            }
+        };
+        lines.push(format!("schedule {:?}: {what}", found.schedule));
+    }
+    lines
+}
+
+/// Compares outputs with what the launch file expects.
+fn unexpected(expected: &[Expected], case: &Case, verdict: &Verdict) -> Vec<String> {
+    let mut lines = Vec::new();
+    let outputs = case.buffers.iter().filter(|buffer| buffer.is_output);
+    for (buffer, bytes) in outputs.zip(&verdict.outputs) {
+        for wanted in expected.iter().filter(|it| it.buffer == buffer.name) {
+            let values = buffer.element.decode(bytes);
+            let wrong = values.iter().enumerate().find(|&(index, value)| {
+                let value_wanted = wanted.values[index % wanted.values.len().max(1)];
+                // A NaN is never within a tolerance.
+                !((value - value_wanted).abs() <= wanted.tolerance)
+            });
+            if let Some((index, value)) = wrong {
+                lines.push(format!(
+                    "element {index} of `{}` is {value}, beyond {} of what is expected",
+                    buffer.name, wanted.tolerance
+                ));
+            }
+        }
+    }
+    lines
+}
+
+/// Removes each synchronisation once, and names those whose removal changes nothing.
+fn unnoticed(program: &Program, case: &Case, verdict: &Verdict) -> anyhow::Result<Vec<String>> {
+    let mut sites = Vec::new();
+    for site in &verdict.sync_sites {
+        let without = case.judge(program, Some(&site.place))?;
+        if without.is_green() && without.outputs == verdict.outputs {
+            sites.push(format!("{} at {}", site.operation, site.place));
+        }
+    }
+    Ok(sites)
+}

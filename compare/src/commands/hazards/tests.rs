@@ -1,0 +1,109 @@
+use super::launch::LaunchFile;
+use super::{HazardsArgs, hazards};
+use results::judge::verdict::Exit;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+const KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../common/ptx/tests/kernels");
+
+const BARRIER_LAUNCH: &str = "
+grid = 1
+block = 128
+[[buffer]]
+name = 'to'
+type = 'i32'
+shape = [128]
+output = true
+[[argument]]
+buffer = 'to'
+";
+
+/// Writes a kernel and its launch file to a folder, and returns the arguments that name them.
+fn arguments(folder: &TempDir, kernel: &str, launch: &str) -> HazardsArgs {
+    let paths = [folder.path().join("kernel.ptx"), folder.path().join("launch.toml")];
+    fs::write(&paths[0], kernel).unwrap();
+    fs::write(&paths[1], launch).unwrap();
+    let [kernel_path, launch_path] = paths;
+    HazardsArgs {
+        kernel: kernel_path,
+        launch: launch_path,
+        suppress: false,
+        json: false,
+    }
+}
+
+fn kernel(name: &str) -> String {
+    fs::read_to_string(Path::new(KERNELS).join(name)).unwrap()
+}
+
+#[test]
+fn a_right_kernel_is_green() {
+    let folder = TempDir::new().unwrap();
+    let args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    assert!(answer.text.contains("no hazard"), "{}", answer.text);
+}
+
+#[test]
+fn a_missing_barrier_is_red_with_both_lines() {
+    let folder = TempDir::new().unwrap();
+    let text = kernel("barrier.ptx").replace("bar.sync 0;", "");
+    let answer = hazards(&arguments(&folder, &text, BARRIER_LAUNCH)).unwrap();
+    assert_eq!(answer.exit, Exit::Fail);
+    assert!(answer.text.contains("race"), "{}", answer.text);
+    assert_eq!(answer.text.matches("kernel.ptx:").count(), 2, "{}", answer.text);
+}
+
+#[test]
+fn an_output_that_is_not_expected_is_red() {
+    let folder = TempDir::new().unwrap();
+    let launch = format!("{BARRIER_LAUNCH}[[expect]]\nbuffer = 'to'\nvalues = [0.0]\n");
+    let answer = hazards(&arguments(&folder, &kernel("barrier.ptx"), &launch)).unwrap();
+    assert_eq!(answer.exit, Exit::Fail);
+    assert!(answer.text.contains("element 0 of `to` is 127"), "{}", answer.text);
+}
+
+#[test]
+fn every_removal_is_noticed_and_json_says_so() {
+    let folder = TempDir::new().unwrap();
+    let mut args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
+    (args.suppress, args.json) = (true, true);
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    let object: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
+    assert_eq!(object["unnoticed"], serde_json::json!([]));
+    assert_eq!(object["synchronisation"], 1);
+}
+
+#[test]
+fn an_instruction_that_is_not_there_is_refused_by_name_and_line() {
+    let folder = TempDir::new().unwrap();
+    let text = kernel("barrier.ptx").replace("bar.sync 0;", "tcgen05.fence;");
+    let error = hazards(&arguments(&folder, &text, BARRIER_LAUNCH)).unwrap_err();
+    let message = format!("{error:#}");
+    assert!(message.contains("kernel.ptx:20: `tcgen05.fence` is not implemented"), "{message}");
+}
+
+#[test]
+fn a_launch_that_does_not_fit_is_refused() {
+    for (launch, reason) in [
+        ("grid = 1\nblock = 128\n", "takes 1 arguments, and the launch has 0"),
+        ("grid = 1\nblock = 128\nblok = 1\n", "unknown field `blok`"),
+        ("grid = []\nblock = 128\n", "one to three sizes"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let error = hazards(&arguments(&folder, &kernel("barrier.ptx"), launch)).unwrap_err();
+        let message = format!("{error:#}");
+        assert!(message.contains(reason), "{message}");
+        assert!(message.contains("launch.toml"), "{message}");
+    }
+}
+
+#[test]
+fn a_filling_is_a_number_or_a_word() {
+    let text = BARRIER_LAUNCH.replace("output = true", "fill = 'full'");
+    let error = LaunchFile::parse(&text).unwrap().case().unwrap_err();
+    assert!(format!("{error:#}").contains("`full` fills nothing"), "{error:#}");
+}
