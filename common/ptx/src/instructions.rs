@@ -1,0 +1,239 @@
+//! What is implemented, as a table that a test compares with the code.
+
+use std::fmt::Write;
+
+use crate::isa::{self, Fidelity};
+
+/// An instruction that is no function of its operands alone.
+struct Row {
+    /// An example, which a test decodes.
+    example: &'static str,
+    meaning: &'static str,
+}
+
+const fn row(example: &'static str, meaning: &'static str) -> Row {
+    Row { example, meaning }
+}
+
+const CONTROL: &str = "control flow";
+const MEMORY: &str = "access that the judge sees by the bytes that it touches";
+const ADDRESS: &str = "addresses; shared memory has offsets, all else addresses of this program";
+const LANES: &str = "exchange of lanes; orders nothing";
+const MATRIX: &str = "one access of the warp as a whole";
+const MMA: &str = "products exact in FP32, summed in ascending k, each sum rounded; a tensor core \
+                   sums in another order";
+const COPY: &str = "asynchronous; complete for whoever waits for it";
+const NOTHING: &str = "no effect: it orders nothing that is judged";
+
+/// The instructions outside of the tables, an example each.
+const OTHERS: &[Row] = &[
+    row("bra end", CONTROL),
+    row("ret", CONTROL),
+    row("exit", CONTROL),
+    row("trap", CONTROL),
+    row("setp.lt.s32 %p1, %r1, %r2", "comparison, alone or combined with a predicate"),
+    row("setp.ltu.ftz.f32 %p1, %f1, %f2", "comparison, alone or combined with a predicate"),
+    row("setp.ne.and.b32 %p1|%p2, %r1, 0, !%p3", "comparison, alone or combined with a predicate"),
+    row("mov.b64 {%r1, %r2}, %rd1", "packs and unpacks"),
+    row("mov.b32 %r1, {%rs1, %rs2}", "packs and unpacks"),
+    row("ld.global.nc.L1::evict_last.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1+16]", MEMORY),
+    row("ld.shared.s8 %r1, [%r2]", MEMORY),
+    row("ld.param.u64 %rd1, [argument]", "parameters, local memory and constants are not judged"),
+    row("ld.local.u32 %r1, [%rd1]", "parameters, local memory and constants are not judged"),
+    row("st.global.u16 [%rd1], %rs1", MEMORY),
+    row("st.shared.v2.u64 [%r1], {%rd1, %rd2}", MEMORY),
+    row("cvta.to.shared.u64 %rd1, %rd2", ADDRESS),
+    row("cvta.global.u64 %rd1, %rd2", ADDRESS),
+    row("isspacep.shared %p1, %rd1", ADDRESS),
+    row("mapa.shared::cluster.u32 %r1, %r2, %r3", ADDRESS),
+    row("bar.sync 0", "the block's barrier"),
+    row("barrier.sync.aligned 1, 64", "a named barrier of whole warps"),
+    row("bar.arrive 1, 64", "a named barrier of whole warps"),
+    row("bar.warp.sync 0xffffffff", "orders the lanes that it names"),
+    row("barrier.cluster.arrive.release.aligned", "the cluster's barrier"),
+    row("barrier.cluster.arrive.relaxed.aligned", "the cluster's barrier"),
+    row("barrier.cluster.wait.acquire.aligned", "the cluster's barrier"),
+    row("fence.proxy.async.shared::cta", "makes a thread's writes known to the async proxy"),
+    row("fence.mbarrier_init.release.cluster", "makes an mbarrier known to TMA and the cluster"),
+    row("fence.acq_rel.gpu", NOTHING),
+    row("membar.gl", NOTHING),
+    row("setmaxnreg.inc.sync.aligned.u32 232", "waits until the block's pool has the registers"),
+    row("setmaxnreg.dec.sync.aligned.u32 40", "waits until the block's pool has the registers"),
+    row("mbarrier.init.shared.b64 [%r1], 1", "an mbarrier"),
+    row("mbarrier.arrive.shared.b64 _, [%r1]", "an mbarrier"),
+    row("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 1024", "an mbarrier"),
+    row("mbarrier.test_wait.parity.shared.b64 %p1, [%r1], 0", "an mbarrier"),
+    row("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0", "an mbarrier; may fail spuriously"),
+    row(
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [%r1], 0",
+        "an mbarrier; acquires what other blocks stored",
+    ),
+    row("shfl.sync.bfly.b32 %r1|%p1, %r2, 1, 31, -1", LANES),
+    row("shfl.sync.idx.b32 %r1, %r2, 1, 31, -1", LANES),
+    row("shfl.sync.up.b32 %r1, %r2, 1, 0, -1", LANES),
+    row("shfl.sync.down.b32 %r1, %r2, 1, 31, -1", LANES),
+    row("vote.sync.any.pred %p1, %p2, -1", LANES),
+    row("vote.sync.all.pred %p1, !%p2, -1", LANES),
+    row("vote.sync.uni.pred %p1, %p2, -1", LANES),
+    row("vote.sync.ballot.b32 %r1, %p2, -1", LANES),
+    row("elect.sync _|%p1, -1", "elects lane 0 or 31, as the schedule says"),
+    row("redux.sync.max.s32 %r1, %r2, -1", LANES),
+    row("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r1, %r2, %r3, %r4}, [%r5]", MATRIX),
+    row("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r5], {%r1, %r2}", MATRIX),
+    row(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, \
+         %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}",
+        MMA,
+    ),
+    row(
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, \
+         %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}",
+        MMA,
+    ),
+    row(
+        "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, \
+         %r8}, [%r9], %r10",
+        "a fragment whose layout changes with the schedule",
+    ),
+    row(
+        "wmma.mma.sync.aligned.row.col.m8n32k16.f32.f32 {%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, \
+         {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%f1, \
+         %f2, %f3, %f4, %f5, %f6, %f7, %f8}",
+        MMA,
+    ),
+    row(
+        "wmma.store.d.sync.aligned.row.m32n8k16.shared.f32 [%r9], {%f1, %f2, %f3, %f4, %f5, %f6, \
+         %f7, %f8}, %r10",
+        "a fragment whose layout changes with the schedule",
+    ),
+    row("wgmma.fence.sync.aligned", "orders registers with the products behind it"),
+    row("wgmma.commit_group.sync.aligned", COPY),
+    row("wgmma.wait_group.sync.aligned 0", COPY),
+    row(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %rd1, %rd2, \
+         %p1, 1, 1, 0, 1",
+        "runs as late as its wait allows, or at once; holds its registers until then",
+    ),
+    row(
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, \
+         %r4}, %rd2, %p1, 1, 1",
+        "sums as Hopper does (E4M3)",
+    ),
+    row("cp.async.ca.shared.global [%r1], [%rd1], 4, %r2", COPY),
+    row("cp.async.cg.shared.global.L2::128B [%r1], [%rd1], 16", COPY),
+    row("cp.async.commit_group", COPY),
+    row("cp.async.wait_group 1", COPY),
+    row("cp.async.wait_all", COPY),
+    row("cp.async.mbarrier.arrive.noinc.shared.b64 [%r1]", COPY),
+    row(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], \
+         [%rd1, {%r2, %r3, %r4, %r5}], [%r6]",
+        COPY,
+    ),
+    row(
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {%r2, %r3}], [%r1]",
+        COPY,
+    ),
+    row("cp.async.bulk.commit_group", COPY),
+    row("cp.async.bulk.wait_group.read 0", COPY),
+    row("prefetch.tensormap [%rd1]", "demands a tensor map"),
+    row(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r1], {%r2, %r3, %r4, %r5}, \
+         [%r6]",
+        COPY,
+    ),
+    row("griddepcontrol.wait", NOTHING),
+    row("nanosleep.u32 20", NOTHING),
+];
+
+fn opcode(example: &str) -> &str {
+    example.split_whitespace().next().unwrap_or_default()
+}
+
+/// Returns the table in Markdown.
+pub fn table() -> String {
+    let mut text = String::from(
+        "# Instructions\n\nAn instruction that is in neither table, or has another modifier, is \
+         refused by name and line. This page is generated (`cargo test -p ptx`).\n\n\
+         ## Memory, synchronisation and matrices\n\n| example | meaning |\n|---|---|\n",
+    );
+    for Row { example, meaning } in OTHERS {
+        // A table's cells end at this character.
+        let shown = example.replace('|', "\\|");
+        let _ = writeln!(text, "| `{shown}` | {meaning} |");
+    }
+    text += "\n## Functions of their operands\n\n\
+             *Exact*: the specification defines every bit. *Approximate*: it allows an error, and \
+             the result here is rounded once.\n\n| instruction | bits |\n|---|---|\n";
+    for (name, fidelity) in isa::listed() {
+        let bits = match fidelity {
+            Fidelity::Exact => "exact",
+            Fidelity::Approximate => "approximate",
+        };
+        let _ = writeln!(text, "| `{name}` | {bits} |");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Module;
+
+    /// Returns a module whose entry has the instruction.
+    fn module(instruction: &str) -> String {
+        format!(
+            ".version 8.0\n.target sm_90a\n.address_size 64\n\
+             .visible .entry kernel(.param .u64 argument)\n{{\n.reg .pred %p<8>;\n.reg .b16 \
+             %rs<8>;\n.reg .b32 %r<16>;\n.reg .f32 %f<16>;\n.reg .b64 %rd<8>;\n{instruction};\n\
+             end:\nret;\n}}\n"
+        )
+    }
+
+    #[test]
+    fn every_example_is_decoded() {
+        for Row { example, .. } in OTHERS {
+            let text = module(example);
+            let program = Module::parse("kernel.ptx", &text)
+                .and_then(|parsed| parsed.entry("kernel"))
+                .unwrap();
+            let names = program.opcodes();
+            assert!(names.iter().any(|name| name == opcode(example)), "{example}");
+        }
+    }
+
+    #[test]
+    fn the_page_is_what_the_code_has() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/INSTRUCTIONS.md");
+        if std::env::var_os("UPDATE_INSTRUCTIONS").is_some() {
+            std::fs::write(path, table()).unwrap();
+        }
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            page == table(),
+            "INSTRUCTIONS.md is not what the code has; write it by UPDATE_INSTRUCTIONS=1 cargo \
+             test -p ptx"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name_and_line() {
+        for instruction in [
+            "tcgen05.fence",
+            "add.rz.f32 %f1, %f2, %f3",
+            "atom.global.add.u32 %r1, [%rd1], 1",
+            "ld.acquire.gpu.global.u32 %r1, [%rd1]",
+            "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2, %r3, %r4}, \
+             {%r5, %r6}, {%r1, %r2}",
+        ] {
+            let text = module(instruction);
+            let parsed = Module::parse("kernel.ptx", &text).unwrap();
+            let error = parsed.entry("kernel").unwrap_err().to_string();
+            let name = opcode(instruction);
+            assert_eq!(
+                error,
+                format!("kernel.ptx:11: `{name}` is not implemented")
+            );
+        }
+    }
+}
