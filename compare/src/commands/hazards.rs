@@ -3,6 +3,7 @@
 mod launch;
 #[cfg(test)]
 mod tests;
+mod toml;
 
 use crate::answer::Answer;
 use anyhow::{Context, bail};

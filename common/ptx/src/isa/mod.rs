@@ -199,3 +199,6 @@ macro_rules! three {
 }
 
 pub(crate) use {one, three, two};
+
+#[cfg(test)]
+mod tests;

@@ -149,6 +149,9 @@ impl Module {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 fn has_word(text: &str, word: &str) -> bool {
     text.split_whitespace().any(|it| it == word)
 }

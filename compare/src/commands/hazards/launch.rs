@@ -1,5 +1,6 @@
 //! The launch file of `compare hazards`: what a kernel is given, in TOML.
 
+use super::toml;
 use anyhow::{Context, bail};
 use ptx::case::{Argument, Buffer, Case, ElementType, Filling, MapOver};
 use serde::Deserialize;
@@ -94,7 +95,7 @@ pub struct Expected {
 
 impl LaunchFile {
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        Ok(toml::from_str(text)?)
+        Ok(serde_json::from_value(toml::parse(text)?)?)
     }
 
     /// Returns the launch.

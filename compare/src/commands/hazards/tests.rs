@@ -83,7 +83,7 @@ fn an_instruction_that_is_not_there_is_refused_by_name_and_line() {
     let text = kernel("barrier.ptx").replace("bar.sync 0;", "tcgen05.fence;");
     let error = hazards(&arguments(&folder, &text, BARRIER_LAUNCH)).unwrap_err();
     let message = format!("{error:#}");
-    assert!(message.contains("kernel.ptx:20: `tcgen05.fence` is not implemented"), "{message}");
+    assert!(message.contains("kernel.ptx:19: `tcgen05.fence` is not implemented"), "{message}");
 }
 
 #[test]
