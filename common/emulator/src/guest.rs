@@ -414,9 +414,7 @@ impl Thread<'_> {
 
     pub fn mbarrier_init(self, object: usize, arrivals: i32, site: Site) {
         // SAFETY: see barrier; the object's address is checked there.
-        unsafe {
-            mbarrier::emulator_mbarrier_init(self.0, object as *mut u64, arrivals, site.site)
-        }
+        unsafe { mbarrier::emulator_mbarrier_init(self.0, object as *mut u64, arrivals, site.site) }
     }
 
     pub fn mbarrier_arrive(self, object: usize, site: Site) {

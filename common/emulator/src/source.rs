@@ -70,9 +70,7 @@ pub(crate) fn add_foreign(frames: Vec<Place>) -> u32 {
 }
 
 fn foreign_frames(address: usize) -> Option<Vec<Place>> {
-    let index = address
-        .wrapping_sub(image().start)
-        .checked_sub(FOREIGN)?;
+    let index = address.wrapping_sub(image().start).checked_sub(FOREIGN)?;
     let places = FOREIGN_PLACES
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());

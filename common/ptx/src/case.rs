@@ -175,7 +175,9 @@ pub enum CaseError {
         end: u64,
         bytes: usize,
     },
-    #[error("the tensor map over `{buffer}` has {extents} extents and {strides} strides; it has 1 to 4 dimensions, and a stride for each but the innermost")]
+    #[error(
+        "the tensor map over `{buffer}` has {extents} extents and {strides} strides; it has 1 to 4 dimensions, and a stride for each but the innermost"
+    )]
     MapShape {
         buffer: String,
         extents: usize,
@@ -363,7 +365,10 @@ pub const SCHEDULES: [Schedule; 3] = [Schedule::InOrder, Schedule::Reversed, Sch
 pub enum Failure {
     Stopped(Fault),
     /// The output differs from that of the first schedule, first at this byte.
-    Differs { buffer: String, byte: usize },
+    Differs {
+        buffer: String,
+        byte: usize,
+    },
 }
 
 /// What was found under one schedule without tracing.
@@ -417,8 +422,7 @@ impl Case {
         let mut image = Image::new(program, self)?;
         let parameters = image.parameters.address().cast_const().cast();
         // SAFETY: the parameters have the size and boundary that the entry declares.
-        let invocation =
-            unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
+        let invocation = unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
         let launch = invocation.launch(&self.launch(schedule));
         // SAFETY: buffers and parameters outlive the launch. A kernel that leaves them is stopped
         // where the judge or the system sees it; it was traced before.
@@ -435,8 +439,7 @@ impl Case {
         let mut image = Image::new(program, self)?;
         let parameters = image.parameters.address().cast_const().cast();
         // SAFETY: as in run.
-        let invocation =
-            unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
+        let invocation = unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
         let launch = invocation.launch(&self.launch(SCHEDULES[0]));
         let selection = Selection {
             suppress,

@@ -31,15 +31,33 @@ const OTHERS: &[Row] = &[
     row("ret", CONTROL),
     row("exit", CONTROL),
     row("trap", CONTROL),
-    row("setp.lt.s32 %p1, %r1, %r2", "comparison, alone or combined with a predicate"),
-    row("setp.ltu.ftz.f32 %p1, %f1, %f2", "comparison, alone or combined with a predicate"),
-    row("setp.ne.and.b32 %p1|%p2, %r1, 0, !%p3", "comparison, alone or combined with a predicate"),
+    row(
+        "setp.lt.s32 %p1, %r1, %r2",
+        "comparison, alone or combined with a predicate",
+    ),
+    row(
+        "setp.ltu.ftz.f32 %p1, %f1, %f2",
+        "comparison, alone or combined with a predicate",
+    ),
+    row(
+        "setp.ne.and.b32 %p1|%p2, %r1, 0, !%p3",
+        "comparison, alone or combined with a predicate",
+    ),
     row("mov.b64 {%r1, %r2}, %rd1", "packs and unpacks"),
     row("mov.b32 %r1, {%rs1, %rs2}", "packs and unpacks"),
-    row("ld.global.nc.L1::evict_last.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1+16]", MEMORY),
+    row(
+        "ld.global.nc.L1::evict_last.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1+16]",
+        MEMORY,
+    ),
     row("ld.shared.s8 %r1, [%r2]", MEMORY),
-    row("ld.param.u64 %rd1, [argument]", "parameters, local memory and constants are not judged"),
-    row("ld.local.u32 %r1, [%rd1]", "parameters, local memory and constants are not judged"),
+    row(
+        "ld.param.u64 %rd1, [argument]",
+        "parameters, local memory and constants are not judged",
+    ),
+    row(
+        "ld.local.u32 %r1, [%rd1]",
+        "parameters, local memory and constants are not judged",
+    ),
     row("st.global.u16 [%rd1], %rs1", MEMORY),
     row("st.shared.v2.u64 [%r1], {%rd1, %rd2}", MEMORY),
     row("cvta.to.shared.u64 %rd1, %rd2", ADDRESS),
@@ -47,23 +65,56 @@ const OTHERS: &[Row] = &[
     row("isspacep.shared %p1, %rd1", ADDRESS),
     row("mapa.shared::cluster.u32 %r1, %r2, %r3", ADDRESS),
     row("bar.sync 0", "the block's barrier"),
-    row("barrier.sync.aligned 1, 64", "a named barrier of whole warps"),
+    row(
+        "barrier.sync.aligned 1, 64",
+        "a named barrier of whole warps",
+    ),
     row("bar.arrive 1, 64", "a named barrier of whole warps"),
     row("bar.warp.sync 0xffffffff", "orders the lanes that it names"),
-    row("barrier.cluster.arrive.release.aligned", "the cluster's barrier"),
-    row("barrier.cluster.arrive.relaxed.aligned", "the cluster's barrier"),
-    row("barrier.cluster.wait.acquire.aligned", "the cluster's barrier"),
-    row("fence.proxy.async.shared::cta", "makes a thread's writes known to the async proxy"),
-    row("fence.mbarrier_init.release.cluster", "makes an mbarrier known to TMA and the cluster"),
+    row(
+        "barrier.cluster.arrive.release.aligned",
+        "the cluster's barrier",
+    ),
+    row(
+        "barrier.cluster.arrive.relaxed.aligned",
+        "the cluster's barrier",
+    ),
+    row(
+        "barrier.cluster.wait.acquire.aligned",
+        "the cluster's barrier",
+    ),
+    row(
+        "fence.proxy.async.shared::cta",
+        "makes a thread's writes known to the async proxy",
+    ),
+    row(
+        "fence.mbarrier_init.release.cluster",
+        "makes an mbarrier known to TMA and the cluster",
+    ),
     row("fence.acq_rel.gpu", NOTHING),
     row("membar.gl", NOTHING),
-    row("setmaxnreg.inc.sync.aligned.u32 232", "waits until the block's pool has the registers"),
-    row("setmaxnreg.dec.sync.aligned.u32 40", "waits until the block's pool has the registers"),
+    row(
+        "setmaxnreg.inc.sync.aligned.u32 232",
+        "waits until the block's pool has the registers",
+    ),
+    row(
+        "setmaxnreg.dec.sync.aligned.u32 40",
+        "waits until the block's pool has the registers",
+    ),
     row("mbarrier.init.shared.b64 [%r1], 1", "an mbarrier"),
     row("mbarrier.arrive.shared.b64 _, [%r1]", "an mbarrier"),
-    row("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 1024", "an mbarrier"),
-    row("mbarrier.test_wait.parity.shared.b64 %p1, [%r1], 0", "an mbarrier"),
-    row("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0", "an mbarrier; may fail spuriously"),
+    row(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 1024",
+        "an mbarrier",
+    ),
+    row(
+        "mbarrier.test_wait.parity.shared.b64 %p1, [%r1], 0",
+        "an mbarrier",
+    ),
+    row(
+        "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0",
+        "an mbarrier; may fail spuriously",
+    ),
     row(
         "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [%r1], 0",
         "an mbarrier; acquires what other blocks stored",
@@ -76,10 +127,19 @@ const OTHERS: &[Row] = &[
     row("vote.sync.all.pred %p1, !%p2, -1", LANES),
     row("vote.sync.uni.pred %p1, %p2, -1", LANES),
     row("vote.sync.ballot.b32 %r1, %p2, -1", LANES),
-    row("elect.sync _|%p1, -1", "elects lane 0 or 31, as the schedule says"),
+    row(
+        "elect.sync _|%p1, -1",
+        "elects lane 0 or 31, as the schedule says",
+    ),
     row("redux.sync.max.s32 %r1, %r2, -1", LANES),
-    row("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r1, %r2, %r3, %r4}, [%r5]", MATRIX),
-    row("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r5], {%r1, %r2}", MATRIX),
+    row(
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r1, %r2, %r3, %r4}, [%r5]",
+        MATRIX,
+    ),
+    row(
+        "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r5], {%r1, %r2}",
+        MATRIX,
+    ),
     row(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, \
          %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}",
@@ -106,7 +166,10 @@ const OTHERS: &[Row] = &[
          %f7, %f8}, %r10",
         "a fragment whose layout changes with the schedule",
     ),
-    row("wgmma.fence.sync.aligned", "orders registers with the products behind it"),
+    row(
+        "wgmma.fence.sync.aligned",
+        "orders registers with the products behind it",
+    ),
     row("wgmma.commit_group.sync.aligned", COPY),
     row("wgmma.wait_group.sync.aligned 0", COPY),
     row(
@@ -198,7 +261,10 @@ mod tests {
                 .and_then(|parsed| parsed.entry("kernel"))
                 .unwrap();
             let names = program.opcodes();
-            assert!(names.iter().any(|name| name == opcode(example)), "{example}");
+            assert!(
+                names.iter().any(|name| name == opcode(example)),
+                "{example}"
+            );
         }
     }
 
@@ -230,10 +296,7 @@ mod tests {
             let parsed = Module::parse("kernel.ptx", &text).unwrap();
             let error = parsed.entry("kernel").unwrap_err().to_string();
             let name = opcode(instruction);
-            assert_eq!(
-                error,
-                format!("kernel.ptx:11: `{name}` is not implemented")
-            );
+            assert_eq!(error, format!("kernel.ptx:11: `{name}` is not implemented"));
         }
     }
 }

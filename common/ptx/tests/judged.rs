@@ -148,7 +148,12 @@ fn a_copy_that_is_waited_for_has_landed() {
 #[test]
 fn a_copy_without_its_wait_is_read_in_flight() {
     let text = edited(COPIES, "// wait", "");
-    assert_named(&text, &copies_launch(), "in-flight", &["// copy", "// read"]);
+    assert_named(
+        &text,
+        &copies_launch(),
+        "in-flight",
+        &["// copy", "// read"],
+    );
 }
 
 fn store_launch() -> Case {
@@ -165,7 +170,12 @@ fn a_box_that_is_fenced_is_stored() {
 #[test]
 fn generic_writes_without_a_fence_are_not_seen_by_tma() {
     let text = edited(TENSOR_STORE, "// fence", "");
-    assert_named(&text, &store_launch(), "missing fence", &["// write", "// store"]);
+    assert_named(
+        &text,
+        &store_launch(),
+        "missing fence",
+        &["// write", "// store"],
+    );
 }
 
 #[test]
@@ -208,7 +218,11 @@ fn an_arrival_that_is_missing_is_a_deadlock_of_the_producer() {
 
 #[test]
 fn a_wait_on_the_wrong_parity_reads_in_flight() {
-    let text = edited(RING, "// parity", "	and.b32 %r6, %r5, 1; xor.b32 %r6, %r6, 1;");
+    let text = edited(
+        RING,
+        "// parity",
+        "	and.b32 %r6, %r5, 1; xor.b32 %r6, %r6, 1;",
+    );
     assert_named(&text, &ring_launch(), "", &["// read"]);
 }
 
@@ -227,12 +241,21 @@ fn a_product_of_ones_counts_them() {
 fn operands_that_are_overwritten_before_the_wait_race_with_the_product() {
     let store = "	st.shared.v2.u32 [%r8], {%r1, %r1}; // early";
     let text = edited(PRODUCT, "// overwritten early", store);
-    assert_named(&text, &product_launch(), "race", &["// early", "// product"]);
+    assert_named(
+        &text,
+        &product_launch(),
+        "race",
+        &["// early", "// product"],
+    );
 }
 
 #[test]
 fn accumulators_that_are_read_before_the_wait_are_held() {
-    let text = edited(PRODUCT, "// overwritten early", "	add.f32 %f5, %f1, %f1; // early");
+    let text = edited(
+        PRODUCT,
+        "// overwritten early",
+        "	add.f32 %f5, %f1, %f1; // early",
+    );
     assert_named(
         &text,
         &product_launch(),
@@ -244,7 +267,12 @@ fn accumulators_that_are_read_before_the_wait_are_held() {
 #[test]
 fn operands_without_a_fence_are_not_seen_by_wgmma() {
     let text = edited(PRODUCT, "// fence", "");
-    assert_named(&text, &product_launch(), "missing fence", &["// write", "// product"]);
+    assert_named(
+        &text,
+        &product_launch(),
+        "missing fence",
+        &["// write", "// product"],
+    );
 }
 
 fn cluster_launch() -> Case {

@@ -71,7 +71,13 @@ pub(crate) unsafe extern "C-unwind" fn emulator_no_element(
     })
 }
 
-pub(crate) fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
+pub(crate) fn judge_held(
+    context: &ThreadContext,
+    address: usize,
+    bytes: usize,
+    write: u32,
+    site: u32,
+) {
     let run = context.run();
     let is_write = write & 1 == 1;
     let bytes_touched = address..address + bytes;
@@ -90,7 +96,13 @@ pub(crate) fn judge_held(context: &ThreadContext, address: usize, bytes: usize, 
 }
 
 #[inline]
-pub(crate) fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
+pub(crate) fn judge_access(
+    context: &ThreadContext,
+    address: usize,
+    bytes: usize,
+    write: u32,
+    site: u32,
+) {
     let (is_write, is_whole) = (write & 1 == 1, write & IN_PIECES == 0);
     let (run, thread) = (context.run(), context.thread);
     let judgement =

@@ -92,7 +92,10 @@ fn check_async_copy(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_cp_async_commit(
+    thread: *const ThreadContext,
+    site: Site,
+) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();

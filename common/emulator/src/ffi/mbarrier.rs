@@ -363,7 +363,10 @@ pub(crate) unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn emulator_fence_mbarrier_init(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_fence_mbarrier_init(
+    thread: *const ThreadContext,
+    site: Site,
+) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();

@@ -242,7 +242,10 @@ fn stores_of(stores: &mut Vec<Stores>, thread: u32) -> &mut Stores {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_tma_store_commit(
+    thread: *const ThreadContext,
+    site: Site,
+) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
@@ -278,7 +281,10 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn emulator_fence_proxy_async(thread: *const ThreadContext, site: Site) {
+pub(crate) unsafe extern "C-unwind" fn emulator_fence_proxy_async(
+    thread: *const ThreadContext,
+    site: Site,
+) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();

@@ -25,8 +25,8 @@ pub(crate) use accumulators::{NAMED, Named};
 use misuse::Misuse;
 use multiply::Slabs;
 use operand::{CHUNK, WARPS};
-use shape::Shape;
 pub(crate) use shape::Operands;
+use shape::Shape;
 use warpgroup::{HeldArray, Part, PendingWait, WarpState, Warpgroup};
 
 #[derive(Debug)]

@@ -97,8 +97,7 @@ impl Decoder<'_> {
         if parts.is_empty() || parts.len() > 2 {
             return Err(text.unknown());
         }
-        let relation =
-            isa::comparison(parts[0], is_flushing, of).ok_or_else(|| text.unknown())?;
+        let relation = isa::comparison(parts[0], is_flushing, of).ok_or_else(|| text.unknown())?;
         let count = 3 + usize::from(by.is_some());
         text.demand_operands(count, count)?;
         let [to, opposite] = self.target_pair(text, 0)?;

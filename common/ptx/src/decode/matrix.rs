@@ -12,18 +12,45 @@ impl Decoder<'_> {
     pub(super) fn warp_matrix(&mut self, text: &Text<'_>) -> Result<Op> {
         let parts: Vec<&str> = text.parts().collect();
         match parts.as_slice() {
-            ["ldmatrix" | "stmatrix", "sync", "aligned", "m8n8", rest @ ..] => {
-                self.matrix_copy(text, rest)
-            }
-            ["mma", "sync", "aligned", shape, "row", "col", "f32", a, b, "f32"] if a == b => {
-                self.mma(text, shape, a)
-            }
-            ["wmma", "load", part @ ("a" | "b" | "c"), "sync", "aligned", layout, shape, rest @ ..] => {
-                self.fragment_copy(text, part, layout, shape, rest)
-            }
-            ["wmma", "store", "d", "sync", "aligned", layout, shape, rest @ ..] => {
-                self.fragment_copy(text, "d", layout, shape, rest)
-            }
+            [
+                "ldmatrix" | "stmatrix",
+                "sync",
+                "aligned",
+                "m8n8",
+                rest @ ..,
+            ] => self.matrix_copy(text, rest),
+            [
+                "mma",
+                "sync",
+                "aligned",
+                shape,
+                "row",
+                "col",
+                "f32",
+                a,
+                b,
+                "f32",
+            ] if a == b => self.mma(text, shape, a),
+            [
+                "wmma",
+                "load",
+                part @ ("a" | "b" | "c"),
+                "sync",
+                "aligned",
+                layout,
+                shape,
+                rest @ ..,
+            ] => self.fragment_copy(text, part, layout, shape, rest),
+            [
+                "wmma",
+                "store",
+                "d",
+                "sync",
+                "aligned",
+                layout,
+                shape,
+                rest @ ..,
+            ] => self.fragment_copy(text, "d", layout, shape, rest),
             ["wmma", "mma", "sync", "aligned", _, _, shape, "f32", "f32"] => self.wmma(text, shape),
             _ => Err(text.unknown()),
         }
@@ -93,7 +120,11 @@ impl Decoder<'_> {
         if slots.len() == count {
             return Ok(slots.into());
         }
-        Err(text.invalid(format!("operand {} has {} registers", index + 1, slots.len())))
+        Err(text.invalid(format!(
+            "operand {} has {} registers",
+            index + 1,
+            slots.len()
+        )))
     }
 
     fn fragment_copy(
@@ -170,9 +201,7 @@ impl Decoder<'_> {
         match parts.as_slice() {
             ["wgmma", "fence", "sync", "aligned"] => Ok(Op::WgmmaFence),
             ["wgmma", "commit_group", "sync", "aligned"] => Ok(Op::WgmmaCommit),
-            ["wgmma", "wait_group", "sync", "aligned"] => {
-                Ok(Op::WgmmaWait(self.number(text, 0)?))
-            }
+            ["wgmma", "wait_group", "sync", "aligned"] => Ok(Op::WgmmaWait(self.number(text, 0)?)),
             ["wgmma", "mma_async", "sync", "aligned", shape, "f32", a, b] if a == b => {
                 self.wgmma(text, shape, a)
             }

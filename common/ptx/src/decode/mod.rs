@@ -50,7 +50,9 @@ impl<'a> Text<'a> {
         if (least..=most).contains(&count) {
             return Ok(());
         }
-        Err(self.invalid(format!("{count} operands, where it takes {least} to {most}")))
+        Err(self.invalid(format!(
+            "{count} operands, where it takes {least} to {most}"
+        )))
     }
 
     fn parts(&self) -> impl Iterator<Item = &'a str> + use<'a> {

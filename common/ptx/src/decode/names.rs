@@ -145,7 +145,8 @@ impl<'a> Names<'a> {
                 let offset = self.globals.len().next_multiple_of(alignment as usize);
                 self.globals.resize(offset, 0);
                 self.globals.extend_from_slice(&declaration.initial);
-                self.globals.resize(offset + declaration.bytes() as usize, 0);
+                self.globals
+                    .resize(offset + declaration.bytes() as usize, 0);
                 Constant::Global(offset as u32)
             }
         }

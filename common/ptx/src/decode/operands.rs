@@ -1,7 +1,7 @@
 //! Operands: registers, literals, addresses, lists.
 
-use super::{Decoder, Result, Text};
 use super::names::Names;
+use super::{Decoder, Result, Text};
 use crate::parse::{float_literal, integer_literal};
 use crate::step::{Address, Constant, Slot, Space};
 
@@ -105,7 +105,11 @@ impl Decoder<'_> {
     }
 
     /// Resolves `p|q` to both destinations.
-    pub(super) fn target_pair(&mut self, text: &Text<'_>, index: usize) -> Result<[Option<Slot>; 2]> {
+    pub(super) fn target_pair(
+        &mut self,
+        text: &Text<'_>,
+        index: usize,
+    ) -> Result<[Option<Slot>; 2]> {
         let operand = text.operand(index)?;
         let mut pair = [None; 2];
         for (slot, name) in pair.iter_mut().zip(operand.split('|')) {
@@ -121,7 +125,10 @@ impl Decoder<'_> {
 
 /// Returns the elements of `{a, b}`, or the operand itself.
 pub(super) fn list(operand: &str) -> Vec<&str> {
-    match operand.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+    match operand
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+    {
         Some(inner) => inner.split(',').map(str::trim).collect(),
         None => vec![operand],
     }

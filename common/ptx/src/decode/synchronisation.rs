@@ -6,10 +6,18 @@ use crate::step::{Op, Reduction, Shuffle, ShuffleMode, Vote, VoteMode, Wait};
 impl Decoder<'_> {
     pub(super) fn synchronisation(&mut self, text: &Text<'_>) -> Result<Op> {
         match text.opcode {
-            "bar.sync" | "barrier.sync" | "barrier.sync.aligned" | "barrier.cta.sync"
-            | "barrier.cta.sync.aligned" | "bar.cta.sync" => self.block_barrier(text),
-            "bar.arrive" | "barrier.arrive" | "barrier.arrive.aligned" | "bar.cta.arrive"
-            | "barrier.cta.arrive" | "barrier.cta.arrive.aligned" => Ok(Op::NamedBarrier {
+            "bar.sync"
+            | "barrier.sync"
+            | "barrier.sync.aligned"
+            | "barrier.cta.sync"
+            | "barrier.cta.sync.aligned"
+            | "bar.cta.sync" => self.block_barrier(text),
+            "bar.arrive"
+            | "barrier.arrive"
+            | "barrier.arrive.aligned"
+            | "bar.cta.arrive"
+            | "barrier.cta.arrive"
+            | "barrier.cta.arrive.aligned" => Ok(Op::NamedBarrier {
                 id: self.integer(text, 0)?,
                 threads: self.integer(text, 1)?,
                 waits: false,

@@ -88,9 +88,7 @@ impl Frame<'_> {
             Constant::Parameter(offset) => self.invocation.parameters as u64 + u64::from(offset),
             Constant::Local(offset) => self.slab.local as u64 + u64::from(offset),
             Constant::DynamicShared => self.program.static_shared_bytes.into(),
-            Constant::Global(offset) => {
-                self.invocation.globals.as_ptr() as u64 + u64::from(offset)
-            }
+            Constant::Global(offset) => self.invocation.globals.as_ptr() as u64 + u64::from(offset),
         }
     }
 
@@ -98,7 +96,8 @@ impl Frame<'_> {
         let thread = self.thread;
         let at = |extent: [u32; 3], dimension: u8| extent[usize::from(dimension)];
         let (lane, size) = (thread.lane(), thread.cluster_size());
-        let first = |dimension: u8, value: u32, other: u32| if dimension == 0 { value } else { other };
+        let first =
+            |dimension: u8, value: u32, other: u32| if dimension == 0 { value } else { other };
         let dynamic = self.invocation.dynamic_shared_bytes;
         let value = match special {
             Special::Thread(dimension) => at(thread.thread_idx(), dimension),

@@ -40,7 +40,10 @@ impl<'a> Flight<'a> {
         Self { frame }
     }
 
-    #[expect(clippy::mut_from_ref, reason = "the slab is memory of this thread alone")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the slab is memory of this thread alone"
+    )]
     fn header(&self) -> &mut Header {
         // SAFETY: an entry with products has a header in its slab, zeroed at the start; no other
         // reference to it lives while this one does.
@@ -59,7 +62,11 @@ impl<'a> Flight<'a> {
 
     fn holder(&self, slot: Slot) -> u64 {
         // SAFETY: the slab has a word for each register; constants are held by nobody.
-        if slot < 0 { 0 } else { unsafe { *self.frame.slab.held.add(slot as usize) } }
+        if slot < 0 {
+            0
+        } else {
+            unsafe { *self.frame.slab.held.add(slot as usize) }
+        }
     }
 
     fn hold(&self, slot: Slot, holder: u64) {

@@ -80,11 +80,7 @@ fn place(lane: usize, element: usize, is_transposed: bool) -> (usize, usize) {
     }
 }
 
-unsafe extern "C" fn load(
-    all: *const *mut c_void,
-    _: u32,
-    at_fault: *mut u32,
-) -> *const c_char {
+unsafe extern "C" fn load(all: *const *mut c_void, _: u32, at_fault: *mut u32) -> *const c_char {
     // SAFETY: the operands of this function's calls are CopyOperands.
     let rows = match unsafe { declared_rows(all, false, at_fault) } {
         Ok(rows) => rows,
@@ -108,11 +104,7 @@ unsafe extern "C" fn load(
     std::ptr::null()
 }
 
-unsafe extern "C" fn store(
-    all: *const *mut c_void,
-    _: u32,
-    at_fault: *mut u32,
-) -> *const c_char {
+unsafe extern "C" fn store(all: *const *mut c_void, _: u32, at_fault: *mut u32) -> *const c_char {
     // SAFETY: the operands of this function's calls are CopyOperands.
     let rows = match unsafe { declared_rows(all, true, at_fault) } {
         Ok(rows) => rows,

@@ -86,7 +86,9 @@ impl Slab {
         // SAFETY: the slab has `parts.words()` words, of which these are parts in order; no other
         // frame refers to them, since one cluster runs on an OS thread at a time.
         unsafe {
-            registers.cast::<u8>().write_bytes(POISON, 8 * parts.registers);
+            registers
+                .cast::<u8>()
+                .write_bytes(POISON, 8 * parts.registers);
             fixed.write_bytes(0, cleared);
             local.cast::<u8>().write_bytes(POISON, 8 * parts.local);
         }

@@ -234,10 +234,17 @@ impl Frame<'_> {
             is_write,
         };
         let warp = WarpCall {
-            name: if is_write { c"wmma.store" } else { c"wmma.load" },
+            name: if is_write {
+                c"wmma.store"
+            } else {
+                c"wmma.load"
+            },
             execute: copy,
             kind: Exchange::MatrixCopy,
-            agree: [start as u64, (stride as u64) << 1 | u64::from(call.is_row_major)],
+            agree: [
+                start as u64,
+                (stride as u64) << 1 | u64::from(call.is_row_major),
+            ],
             mask: u32::MAX,
             drops_exited: false,
         };

@@ -56,13 +56,31 @@ pub(super) fn fill(table: &mut Table) {
 fn between_floats(table: &mut Table) {
     table.add("cvt.f32.f16", Apply::One(|a| from_f16(a as u16).put()));
     table.add("cvt.f32.bf16", Apply::One(|a| from_bf16(a as u16).put()));
-    table.add("cvt.rn.f16.f32", Apply::One(|a| to_f16(f32::take(a)).into()));
-    table.add("cvt.rn.bf16.f32", Apply::One(|a| to_bf16(f32::take(a)).into()));
+    table.add(
+        "cvt.rn.f16.f32",
+        Apply::One(|a| to_f16(f32::take(a)).into()),
+    );
+    table.add(
+        "cvt.rn.bf16.f32",
+        Apply::One(|a| to_bf16(f32::take(a)).into()),
+    );
     table.add("cvt.f64.f32", Apply::One(|a| f64::from(f32::take(a)).put()));
-    table.add("cvt.rn.f32.f64", Apply::One(|a| (f64::take(a) as f32).put()));
-    table.add("cvt.rni.f32.f32", Apply::One(|a| f32::take(a).round_ties_even().put()));
-    table.add("cvt.rzi.f32.f32", Apply::One(|a| f32::take(a).trunc().put()));
-    table.add("cvt.rmi.f32.f32", Apply::One(|a| f32::take(a).floor().put()));
+    table.add(
+        "cvt.rn.f32.f64",
+        Apply::One(|a| (f64::take(a) as f32).put()),
+    );
+    table.add(
+        "cvt.rni.f32.f32",
+        Apply::One(|a| f32::take(a).round_ties_even().put()),
+    );
+    table.add(
+        "cvt.rzi.f32.f32",
+        Apply::One(|a| f32::take(a).trunc().put()),
+    );
+    table.add(
+        "cvt.rmi.f32.f32",
+        Apply::One(|a| f32::take(a).floor().put()),
+    );
     table.add("cvt.rpi.f32.f32", Apply::One(|a| f32::take(a).ceil().put()));
 }
 
@@ -82,16 +100,24 @@ fn pairs(table: &mut Table) {
     );
     table.add(
         "cvt.rn.satfinite.e4m3x2.f32",
-        Apply::Two(|a, b| {
-            u64::from(to_e4m3(f32::take(a))) << 8 | u64::from(to_e4m3(f32::take(b)))
-        }),
+        Apply::Two(|a, b| u64::from(to_e4m3(f32::take(a))) << 8 | u64::from(to_e4m3(f32::take(b)))),
     );
     table.add(
         "cvt.rn.f16x2.e4m3x2",
-        Apply::One(|a| pack(to_f16(from_e4m3((a >> 8) as u8)), to_f16(from_e4m3(a as u8)))),
+        Apply::One(|a| {
+            pack(
+                to_f16(from_e4m3((a >> 8) as u8)),
+                to_f16(from_e4m3(a as u8)),
+            )
+        }),
     );
     table.add(
         "cvt.rn.f16x2.e5m2x2",
-        Apply::One(|a| pack(to_f16(from_e5m2((a >> 8) as u8)), to_f16(from_e5m2(a as u8)))),
+        Apply::One(|a| {
+            pack(
+                to_f16(from_e5m2((a >> 8) as u8)),
+                to_f16(from_e5m2(a as u8)),
+            )
+        }),
     );
 }

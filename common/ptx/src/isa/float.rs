@@ -23,7 +23,11 @@ fn modify_in<const FTZ: bool>(word: u64) -> f32 {
 fn modify_out<const FTZ: bool, const SAT: bool>(result: f32) -> u64 {
     let mut value = if FTZ { flush(result) } else { result };
     if SAT {
-        value = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 };
+        value = if value.is_nan() {
+            0.0
+        } else {
+            value.clamp(0.0, 1.0) + 0.0
+        };
     }
     if value.is_nan() {
         return CANONICAL_NAN;
@@ -83,7 +87,10 @@ fn add_binary<O: Operation>(table: &mut Table, name: &str) {
             (".ftz.sat", binary::<O, true, true>),
         ];
         for (modifiers, apply) in forms {
-            table.add(format!("{name}{rounding}{modifiers}.f32"), Apply::Two(apply));
+            table.add(
+                format!("{name}{rounding}{modifiers}.f32"),
+                Apply::Two(apply),
+            );
         }
     }
 }
@@ -93,10 +100,22 @@ pub(super) fn fill(table: &mut Table) {
     add_binary::<Subtract>(table, "sub");
     add_binary::<Multiply>(table, "mul");
     for name in ["fma", "mad"] {
-        table.add(format!("{name}.rn.f32"), Apply::Three(fused::<false, false>));
-        table.add(format!("{name}.rn.ftz.f32"), Apply::Three(fused::<true, false>));
-        table.add(format!("{name}.rn.sat.f32"), Apply::Three(fused::<false, true>));
-        table.add(format!("{name}.rn.ftz.sat.f32"), Apply::Three(fused::<true, true>));
+        table.add(
+            format!("{name}.rn.f32"),
+            Apply::Three(fused::<false, false>),
+        );
+        table.add(
+            format!("{name}.rn.ftz.f32"),
+            Apply::Three(fused::<true, false>),
+        );
+        table.add(
+            format!("{name}.rn.sat.f32"),
+            Apply::Three(fused::<false, true>),
+        );
+        table.add(
+            format!("{name}.rn.ftz.sat.f32"),
+            Apply::Three(fused::<true, true>),
+        );
     }
     quotients(table);
     signs(table);
@@ -114,7 +133,10 @@ fn quotients(table: &mut Table) {
     for name in ["div.approx.ftz.f32", "div.full.ftz.f32"] {
         table.add_approximate(name, Apply::Two(binary::<Divide, true, false>));
     }
-    table.add("rcp.rn.f32", Apply::One(|a| modify_out::<false, false>(1.0 / f32::take(a))));
+    table.add(
+        "rcp.rn.f32",
+        Apply::One(|a| modify_out::<false, false>(1.0 / f32::take(a))),
+    );
     table.add_approximate(
         "rcp.approx.f32",
         Apply::One(|a| modify_out::<false, false>(1.0 / f32::take(a))),
@@ -126,10 +148,16 @@ fn quotients(table: &mut Table) {
 }
 
 fn signs(table: &mut Table) {
-    table.add("neg.f32", Apply::One(|a| (a ^ 0x8000_0000) & u64::from(u32::MAX)));
+    table.add(
+        "neg.f32",
+        Apply::One(|a| (a ^ 0x8000_0000) & u64::from(u32::MAX)),
+    );
     table.add("abs.f32", Apply::One(|a| a & 0x7fff_ffff));
     table.add("neg.ftz.f32", Apply::One(|a| (-modify_in::<true>(a)).put()));
-    table.add("abs.ftz.f32", Apply::One(|a| modify_in::<true>(a).abs().put()));
+    table.add(
+        "abs.ftz.f32",
+        Apply::One(|a| modify_in::<true>(a).abs().put()),
+    );
     table.add(
         "copysign.f32",
         Apply::Two(|a, b| f32::take(b).copysign(f32::take(a)).put()),
@@ -141,8 +169,20 @@ fn larger(a: f32, b: f32) -> f32 {
     match (a.is_nan(), b.is_nan()) {
         (true, _) => b,
         (_, true) => a,
-        _ if a == b => if a.is_sign_negative() { b } else { a },
-        _ => if a < b { b } else { a },
+        _ if a == b => {
+            if a.is_sign_negative() {
+                b
+            } else {
+                a
+            }
+        }
+        _ => {
+            if a < b {
+                b
+            } else {
+                a
+            }
+        }
     }
 }
 
@@ -150,14 +190,30 @@ fn smaller(a: f32, b: f32) -> f32 {
     match (a.is_nan(), b.is_nan()) {
         (true, _) => b,
         (_, true) => a,
-        _ if a == b => if a.is_sign_negative() { a } else { b },
-        _ => if b < a { b } else { a },
+        _ if a == b => {
+            if a.is_sign_negative() {
+                a
+            } else {
+                b
+            }
+        }
+        _ => {
+            if b < a {
+                b
+            } else {
+                a
+            }
+        }
     }
 }
 
 /// Makes a NaN win instead.
 fn with_nan(a: f32, b: f32, otherwise: fn(f32, f32) -> f32) -> f32 {
-    if a.is_nan() || b.is_nan() { f32::NAN } else { otherwise(a, b) }
+    if a.is_nan() || b.is_nan() {
+        f32::NAN
+    } else {
+        otherwise(a, b)
+    }
 }
 
 fn extreme<const FTZ: bool>(a: u64, b: u64, choose: fn(f32, f32) -> f32) -> u64 {
@@ -166,9 +222,18 @@ fn extreme<const FTZ: bool>(a: u64, b: u64, choose: fn(f32, f32) -> f32) -> u64 
 
 fn extremes(table: &mut Table) {
     table.add("max.f32", Apply::Two(|a, b| extreme::<false>(a, b, larger)));
-    table.add("min.f32", Apply::Two(|a, b| extreme::<false>(a, b, smaller)));
-    table.add("max.ftz.f32", Apply::Two(|a, b| extreme::<true>(a, b, larger)));
-    table.add("min.ftz.f32", Apply::Two(|a, b| extreme::<true>(a, b, smaller)));
+    table.add(
+        "min.f32",
+        Apply::Two(|a, b| extreme::<false>(a, b, smaller)),
+    );
+    table.add(
+        "max.ftz.f32",
+        Apply::Two(|a, b| extreme::<true>(a, b, larger)),
+    );
+    table.add(
+        "min.ftz.f32",
+        Apply::Two(|a, b| extreme::<true>(a, b, smaller)),
+    );
     table.add(
         "max.NaN.f32",
         Apply::Two(|a, b| extreme::<false>(a, b, |x, y| with_nan(x, y, larger))),
@@ -204,21 +269,39 @@ fn functions(table: &mut Table) {
         "lg2.approx.f32",
         Apply::One(|a| modify_out::<false, false>(f32::take(a).log2())),
     );
-    table.add("sqrt.rn.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).sqrt())));
+    table.add(
+        "sqrt.rn.f32",
+        Apply::One(|a| modify_out::<false, false>(f32::take(a).sqrt())),
+    );
     for (name, apply) in [
-        ("sqrt.approx.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).sqrt()))),
+        (
+            "sqrt.approx.f32",
+            Apply::One(|a| modify_out::<false, false>(f32::take(a).sqrt())),
+        ),
         (
             "sqrt.approx.ftz.f32",
             Apply::One(|a| modify_out::<true, false>(modify_in::<true>(a).sqrt())),
         ),
-        ("rsqrt.approx.f32", Apply::One(|a| modify_out::<false, false>(reciprocal_root(f32::take(a))))),
+        (
+            "rsqrt.approx.f32",
+            Apply::One(|a| modify_out::<false, false>(reciprocal_root(f32::take(a)))),
+        ),
         (
             "rsqrt.approx.ftz.f32",
             Apply::One(|a| modify_out::<true, false>(reciprocal_root(modify_in::<true>(a)))),
         ),
-        ("tanh.approx.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).tanh()))),
-        ("sin.approx.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).sin()))),
-        ("cos.approx.f32", Apply::One(|a| modify_out::<false, false>(f32::take(a).cos()))),
+        (
+            "tanh.approx.f32",
+            Apply::One(|a| modify_out::<false, false>(f32::take(a).tanh())),
+        ),
+        (
+            "sin.approx.f32",
+            Apply::One(|a| modify_out::<false, false>(f32::take(a).sin())),
+        ),
+        (
+            "cos.approx.f32",
+            Apply::One(|a| modify_out::<false, false>(f32::take(a).cos())),
+        ),
     ] {
         table.add_approximate(name, apply);
     }
@@ -230,11 +313,23 @@ fn reciprocal_root(value: f32) -> f32 {
 
 fn doubles(table: &mut Table) {
     for rounding in ["", ".rn"] {
-        table.add(format!("add{rounding}.f64"), Apply::Two(|a, b| (f64::take(a) + f64::take(b)).put()));
-        table.add(format!("sub{rounding}.f64"), Apply::Two(|a, b| (f64::take(a) - f64::take(b)).put()));
-        table.add(format!("mul{rounding}.f64"), Apply::Two(|a, b| (f64::take(a) * f64::take(b)).put()));
+        table.add(
+            format!("add{rounding}.f64"),
+            Apply::Two(|a, b| (f64::take(a) + f64::take(b)).put()),
+        );
+        table.add(
+            format!("sub{rounding}.f64"),
+            Apply::Two(|a, b| (f64::take(a) - f64::take(b)).put()),
+        );
+        table.add(
+            format!("mul{rounding}.f64"),
+            Apply::Two(|a, b| (f64::take(a) * f64::take(b)).put()),
+        );
     }
-    table.add("div.rn.f64", Apply::Two(|a, b| (f64::take(a) / f64::take(b)).put()));
+    table.add(
+        "div.rn.f64",
+        Apply::Two(|a, b| (f64::take(a) / f64::take(b)).put()),
+    );
     table.add(
         "fma.rn.f64",
         Apply::Three(|a, b, c| f64::take(a).mul_add(f64::take(b), f64::take(c)).put()),

@@ -36,8 +36,14 @@ macro_rules! product {
         fn low(a: u64, b: u64) -> $type {
             wide(a, b) as $type
         }
-        $table.add(concat!("mul.lo.", $suffix), Apply::Two(|a, b| low(a, b).put()));
-        $table.add(concat!("mul.hi.", $suffix), Apply::Two(|a, b| high(a, b).put()));
+        $table.add(
+            concat!("mul.lo.", $suffix),
+            Apply::Two(|a, b| low(a, b).put()),
+        );
+        $table.add(
+            concat!("mul.hi.", $suffix),
+            Apply::Two(|a, b| high(a, b).put()),
+        );
         $table.add(
             concat!("mad.lo.", $suffix),
             Apply::Three(|a, b, c| low(a, b).wrapping_add(Word::take(c)).put()),
@@ -55,7 +61,10 @@ macro_rules! wide_product {
         fn wide(a: u64, b: u64) -> $wide {
             <$wide>::from(<$type as Word>::take(a)).wrapping_mul(<$type as Word>::take(b).into())
         }
-        $table.add(concat!("mul.wide.", $suffix), Apply::Two(|a, b| wide(a, b).put()));
+        $table.add(
+            concat!("mul.wide.", $suffix),
+            Apply::Two(|a, b| wide(a, b).put()),
+        );
         $table.add(
             concat!("mad.wide.", $suffix),
             Apply::Three(|a, b, c| wide(a, b).wrapping_add(Word::take(c)).put()),
@@ -124,21 +133,48 @@ fn logic(table: &mut Table) {
 
 /// Shifts by the width or more leave nothing, or the sign.
 fn shifts(table: &mut Table) {
-    table.add("shl.b16", Apply::Two(|a, b| (a as u16).checked_shl(b as u32).unwrap_or(0).into()));
-    table.add("shl.b32", Apply::Two(|a, b| (a as u32).checked_shl(b as u32).unwrap_or(0).into()));
-    table.add("shl.b64", Apply::Two(|a, b| a.checked_shl(b as u32).unwrap_or(0)));
+    table.add(
+        "shl.b16",
+        Apply::Two(|a, b| (a as u16).checked_shl(b as u32).unwrap_or(0).into()),
+    );
+    table.add(
+        "shl.b32",
+        Apply::Two(|a, b| (a as u32).checked_shl(b as u32).unwrap_or(0).into()),
+    );
+    table.add(
+        "shl.b64",
+        Apply::Two(|a, b| a.checked_shl(b as u32).unwrap_or(0)),
+    );
     for name in ["shr.u16", "shr.b16"] {
-        table.add(name, Apply::Two(|a, b| (a as u16).checked_shr(b as u32).unwrap_or(0).into()));
+        table.add(
+            name,
+            Apply::Two(|a, b| (a as u16).checked_shr(b as u32).unwrap_or(0).into()),
+        );
     }
     for name in ["shr.u32", "shr.b32"] {
-        table.add(name, Apply::Two(|a, b| (a as u32).checked_shr(b as u32).unwrap_or(0).into()));
+        table.add(
+            name,
+            Apply::Two(|a, b| (a as u32).checked_shr(b as u32).unwrap_or(0).into()),
+        );
     }
     for name in ["shr.u64", "shr.b64"] {
-        table.add(name, Apply::Two(|a, b| a.checked_shr(b as u32).unwrap_or(0)));
+        table.add(
+            name,
+            Apply::Two(|a, b| a.checked_shr(b as u32).unwrap_or(0)),
+        );
     }
-    table.add("shr.s16", Apply::Two(|a, b| u64::from((a as i16 >> (b as u32).min(15)) as u16)));
-    table.add("shr.s32", Apply::Two(|a, b| u64::from((a as i32 >> (b as u32).min(31)) as u32)));
-    table.add("shr.s64", Apply::Two(|a, b| (a as i64 >> (b as u32).min(63)) as u64));
+    table.add(
+        "shr.s16",
+        Apply::Two(|a, b| u64::from((a as i16 >> (b as u32).min(15)) as u16)),
+    );
+    table.add(
+        "shr.s32",
+        Apply::Two(|a, b| u64::from((a as i32 >> (b as u32).min(31)) as u32)),
+    );
+    table.add(
+        "shr.s64",
+        Apply::Two(|a, b| (a as i64 >> (b as u32).min(63)) as u64),
+    );
     three!(table, "shf.l.wrap", ["b32" u32], |a, b, c| funnel_left(a, b, c & 31));
     three!(table, "shf.l.clamp", ["b32" u32], |a, b, c| funnel_left(a, b, c.min(32)));
     three!(table, "shf.r.wrap", ["b32" u32], |a, b, c| funnel_right(a, b, c & 31));
@@ -156,20 +192,39 @@ fn funnel_right(low: u32, high: u32, shift: u32) -> u32 {
 }
 
 fn fields(table: &mut Table) {
-    table.add("bfi.b32", Apply::Four(|a, b, start, count| insert(a, b, start, count, 32)));
-    table.add("bfi.b64", Apply::Four(|a, b, start, count| insert(a, b, start, count, 64)));
-    table.add("bfe.u32", Apply::Three(|a, start, count| extract(a, start, count, 32)));
-    table.add("bfe.u64", Apply::Three(|a, start, count| extract(a, start, count, 64)));
+    table.add(
+        "bfi.b32",
+        Apply::Four(|a, b, start, count| insert(a, b, start, count, 32)),
+    );
+    table.add(
+        "bfi.b64",
+        Apply::Four(|a, b, start, count| insert(a, b, start, count, 64)),
+    );
+    table.add(
+        "bfe.u32",
+        Apply::Three(|a, start, count| extract(a, start, count, 32)),
+    );
+    table.add(
+        "bfe.u64",
+        Apply::Three(|a, start, count| extract(a, start, count, 64)),
+    );
     table.add(
         "bfe.s32",
         Apply::Three(|a, start, count| extract_signed(a, start, count, 32) & u64::from(u32::MAX)),
     );
-    table.add("bfe.s64", Apply::Three(|a, start, count| extract_signed(a, start, count, 64)));
+    table.add(
+        "bfe.s64",
+        Apply::Three(|a, start, count| extract_signed(a, start, count, 64)),
+    );
     table.add("prmt.b32", Apply::Three(permute));
 }
 
 fn low_mask(count: u64) -> u64 {
-    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+    if count >= 64 {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    }
 }
 
 fn insert(field: u64, word: u64, start: u64, count: u64, width: u64) -> u64 {
@@ -198,7 +253,11 @@ fn extract_signed(word: u64, start: u64, count: u64, width: u64) -> u64 {
     let sign = word >> sign_at & 1;
     let field = extract(word, start, count, width);
     let kept = bits.min(width.saturating_sub(first));
-    if sign == 1 { field | !low_mask(kept) } else { field }
+    if sign == 1 {
+        field | !low_mask(kept)
+    } else {
+        field
+    }
 }
 
 /// Takes four bytes of eight; bit 3 of a selector replicates the byte's sign.
@@ -219,10 +278,24 @@ fn permute(a: u64, b: u64, selectors: u64) -> u64 {
 }
 
 fn selections(table: &mut Table) {
-    for name in ["selp.b16", "selp.u16", "selp.s16", "selp.b32", "selp.u32", "selp.s32", "selp.f32", "selp.b64", "selp.u64", "selp.s64", "selp.f64"] {
-        table.add(name, Apply::Three(|a, b, is_first| if is_first & 1 == 1 { a } else { b }));
+    for name in [
+        "selp.b16", "selp.u16", "selp.s16", "selp.b32", "selp.u32", "selp.s32", "selp.f32",
+        "selp.b64", "selp.u64", "selp.s64", "selp.f64",
+    ] {
+        table.add(
+            name,
+            Apply::Three(|a, b, is_first| if is_first & 1 == 1 { a } else { b }),
+        );
     }
-    for name in ["slct.u32.s32", "slct.s32.s32", "slct.b32.s32", "slct.f32.s32"] {
-        table.add(name, Apply::Three(|a, b, c| if c as i32 >= 0 { a } else { b }));
+    for name in [
+        "slct.u32.s32",
+        "slct.s32.s32",
+        "slct.b32.s32",
+        "slct.f32.s32",
+    ] {
+        table.add(
+            name,
+            Apply::Three(|a, b, c| if c as i32 >= 0 { a } else { b }),
+        );
     }
 }

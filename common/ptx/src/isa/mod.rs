@@ -125,7 +125,9 @@ macro_rules! words {
     };
 }
 
-words!(u8 as u8, i8 as u8, u16 as u16, i16 as u16, u32 as u32, i32 as u32, u64 as u64, i64 as u64);
+words!(
+    u8 as u8, i8 as u8, u16 as u16, i16 as u16, u32 as u32, i32 as u32, u64 as u64, i64 as u64
+);
 
 impl Word for f32 {
     #[inline]

@@ -68,8 +68,20 @@ fn larger<N: Narrow>(a: u16, b: u16) -> u16 {
         (true, true) => 0x7fff,
         (true, false) => b,
         (false, true) => a,
-        _ if x == y => if x.is_sign_negative() { b } else { a },
-        _ => if x < y { b } else { a },
+        _ if x == y => {
+            if x.is_sign_negative() {
+                b
+            } else {
+                a
+            }
+        }
+        _ => {
+            if x < y {
+                b
+            } else {
+                a
+            }
+        }
     }
 }
 
@@ -79,8 +91,20 @@ fn smaller<N: Narrow>(a: u16, b: u16) -> u16 {
         (true, true) => 0x7fff,
         (true, false) => b,
         (false, true) => a,
-        _ if x == y => if x.is_sign_negative() { a } else { b },
-        _ => if y < x { b } else { a },
+        _ if x == y => {
+            if x.is_sign_negative() {
+                a
+            } else {
+                b
+            }
+        }
+        _ => {
+            if y < x {
+                b
+            } else {
+                a
+            }
+        }
     }
 }
 
@@ -113,10 +137,19 @@ macro_rules! narrow {
                 pack([0, 1].map(|half| fused::<$narrow>(x[half], y[half], z[half])))
             }),
         );
-        $table.add(concat!("neg.", $name), Apply::One(|a| (a ^ 0x8000) & 0xffff));
-        $table.add(concat!("neg.", $name, "x2"), Apply::One(|a| (a ^ 0x8000_8000) & 0xffff_ffff));
+        $table.add(
+            concat!("neg.", $name),
+            Apply::One(|a| (a ^ 0x8000) & 0xffff),
+        );
+        $table.add(
+            concat!("neg.", $name, "x2"),
+            Apply::One(|a| (a ^ 0x8000_8000) & 0xffff_ffff),
+        );
         $table.add(concat!("abs.", $name), Apply::One(|a| a & 0x7fff));
-        $table.add(concat!("abs.", $name, "x2"), Apply::One(|a| a & 0x7fff_7fff));
+        $table.add(
+            concat!("abs.", $name, "x2"),
+            Apply::One(|a| a & 0x7fff_7fff),
+        );
     };
     ($table:ident, $name:literal, $narrow:ty, $operation:literal, $apply:ident) => {
         $table.add(

@@ -32,7 +32,10 @@ fn sums_wrap_in_their_width() {
 #[test]
 fn products_have_two_halves() {
     let minus_two = u64::from((-2i32) as u32);
-    assert_eq!(result("mul.lo.s32", &[minus_two, 3]), u64::from((-6i32) as u32));
+    assert_eq!(
+        result("mul.lo.s32", &[minus_two, 3]),
+        u64::from((-6i32) as u32)
+    );
     assert_eq!(result("mul.hi.s32", &[minus_two, 3]), u64::from(u32::MAX));
     assert_eq!(result("mul.hi.u32", &[minus_two, 3]), 2);
     assert_eq!(result("mul.wide.s32", &[minus_two, 3]), (-6i64) as u64);
@@ -44,7 +47,10 @@ fn products_have_two_halves() {
 #[test]
 fn quotients_round_to_zero_and_survive_a_zero() {
     let minus_seven = u64::from((-7i32) as u32);
-    assert_eq!(result("div.s32", &[minus_seven, 2]), u64::from((-3i32) as u32));
+    assert_eq!(
+        result("div.s32", &[minus_seven, 2]),
+        u64::from((-3i32) as u32)
+    );
     assert_eq!(result("rem.s32", &[minus_seven, 2]), u64::from(u32::MAX));
     assert_eq!(result("div.u32", &[7, 0]), u64::from(u32::MAX));
     assert_eq!(result("rem.u32", &[7, 0]), 7);
@@ -67,9 +73,15 @@ fn fields_are_inserted_and_extracted() {
     assert_eq!(result("bfe.u32", &[0xabcd, 4, 8]), 0xbc);
     assert_eq!(result("bfe.s32", &[0xf0, 4, 4]), u64::from(u32::MAX));
     assert_eq!(result("bfe.s32", &[0x70, 4, 4]), 7);
-    assert_eq!(result("prmt.b32", &[0x4433_2211, 0x8877_6655, 0x7410]), 0x8855_2211);
+    assert_eq!(
+        result("prmt.b32", &[0x4433_2211, 0x8877_6655, 0x7410]),
+        0x8855_2211
+    );
     assert_eq!(result("prmt.b32", &[0x0000_0080, 0, 0x8888]), 0xffff_ffff);
-    assert_eq!(result("lop3.b32", &[0xf0, 0xcc, 0xaa, 0x96]), 0xf0 ^ 0xcc ^ 0xaa);
+    assert_eq!(
+        result("lop3.b32", &[0xf0, 0xcc, 0xaa, 0x96]),
+        0xf0 ^ 0xcc ^ 0xaa
+    );
 }
 
 #[test]
@@ -77,11 +89,17 @@ fn floats_round_once_and_flush_where_they_say() {
     let subnormal = 1;
     assert_eq!(result("add.f32", &[subnormal, 0]), subnormal);
     assert_eq!(result("add.ftz.f32", &[subnormal, 0]), 0);
-    assert_eq!(result("add.sat.f32", &[single(0.75), single(0.5)]), single(1.0));
+    assert_eq!(
+        result("add.sat.f32", &[single(0.75), single(0.5)]),
+        single(1.0)
+    );
     let tiny = 1.0 + 4.0 * f32::EPSILON;
     let fused = result("fma.rn.f32", &[single(tiny), single(tiny), single(-1.0)]);
     assert_ne!(fused, single(tiny * tiny - 1.0));
-    assert_eq!(result("sub.f32", &[single(f32::INFINITY), single(f32::INFINITY)]), 0x7fff_ffff);
+    assert_eq!(
+        result("sub.f32", &[single(f32::INFINITY), single(f32::INFINITY)]),
+        0x7fff_ffff
+    );
 }
 
 #[test]
@@ -90,7 +108,10 @@ fn extremes_prefer_numbers_and_order_zeros() {
     assert_eq!(result("max.f32", &[nan, single(1.0)]), single(1.0));
     assert_eq!(result("max.NaN.f32", &[nan, single(1.0)]), 0x7fff_ffff);
     assert_eq!(result("max.f32", &[single(-0.0), single(0.0)]), single(0.0));
-    assert_eq!(result("min.f32", &[single(0.0), single(-0.0)]), single(-0.0));
+    assert_eq!(
+        result("min.f32", &[single(0.0), single(-0.0)]),
+        single(-0.0)
+    );
 }
 
 #[test]
@@ -98,7 +119,10 @@ fn exponentials_flush_subnormal_results() {
     assert_eq!(result("ex2.approx.ftz.f32", &[single(3.0)]), single(8.0));
     assert_eq!(result("ex2.approx.ftz.f32", &[single(-130.0)]), 0);
     assert_ne!(result("ex2.approx.f32", &[single(-130.0)]), 0);
-    assert_eq!(result("lg2.approx.ftz.f32", &[1]), single(f32::NEG_INFINITY));
+    assert_eq!(
+        result("lg2.approx.ftz.f32", &[1]),
+        single(f32::NEG_INFINITY)
+    );
     assert!(find("ex2.approx.ftz.f32").unwrap().is_exponential);
 }
 
@@ -112,7 +136,10 @@ fn conversions_extend_truncate_round_and_saturate() {
     assert_eq!(result("cvt.rzi.s32.f32", &[single(-1.7)]), minus_one);
     assert_eq!(result("cvt.rni.s32.f32", &[single(2.5)]), 2);
     assert_eq!(result("cvt.rzi.u32.f32", &[single(f32::NAN)]), 0);
-    assert_eq!(result("cvt.rn.f32.s32", &[16_777_217]), single(16_777_216.0));
+    assert_eq!(
+        result("cvt.rn.f32.s32", &[16_777_217]),
+        single(16_777_216.0)
+    );
 }
 
 #[test]
@@ -120,11 +147,20 @@ fn narrow_formats_round_to_even_and_pack_the_first_operand_above() {
     assert_eq!(result("cvt.rn.f16.f32", &[single(1.0)]), 0x3c00);
     assert_eq!(result("cvt.rn.f16.f32", &[single(2049.0)]), 0x6800);
     assert_eq!(result("cvt.rn.f16.f32", &[single(65520.0)]), 0x7c00);
-    assert_eq!(result("cvt.rn.f16x2.f32", &[single(1.0), single(2.0)]), 0x3c00_4000);
-    assert_eq!(result("cvt.rn.bf16x2.f32", &[single(1.0), single(-2.0)]), 0x3f80_c000);
+    assert_eq!(
+        result("cvt.rn.f16x2.f32", &[single(1.0), single(2.0)]),
+        0x3c00_4000
+    );
+    assert_eq!(
+        result("cvt.rn.bf16x2.f32", &[single(1.0), single(-2.0)]),
+        0x3f80_c000
+    );
     assert_eq!(result("cvt.f32.f16", &[0x0001]), single(2f32.powi(-24)));
     assert_eq!(result("cvt.rn.f16x2.e4m3x2", &[0x7e38]), 0x5f00_3c00);
-    assert_eq!(result("cvt.rn.satfinite.e4m3x2.f32", &[single(1.0), single(1e9)]), 0x387e);
+    assert_eq!(
+        result("cvt.rn.satfinite.e4m3x2.f32", &[single(1.0), single(1e9)]),
+        0x387e
+    );
 }
 
 /// Every code of E4M3 is its own rounding.
@@ -139,8 +175,14 @@ fn e4m3_survives_a_round_trip() {
 #[test]
 fn arithmetic_of_halves_rounds_once() {
     assert_eq!(result("add.f16", &[0x3c00, 0x3c00]), 0x4000);
-    assert_eq!(result("fma.rn.f16x2", &[0x4000_3c00, 0x4000_3c00, 0x3c00_3c00]), 0x4500_4000);
-    assert_eq!(result("mul.bf16x2", &[0x4000_3f80, 0x4000_4000]), 0x4080_4000);
+    assert_eq!(
+        result("fma.rn.f16x2", &[0x4000_3c00, 0x4000_3c00, 0x3c00_3c00]),
+        0x4500_4000
+    );
+    assert_eq!(
+        result("mul.bf16x2", &[0x4000_3f80, 0x4000_4000]),
+        0x4080_4000
+    );
     // 1 + 2^-11 + 2^-24 is above the tie between two halves.
     assert_eq!(result("fma.rn.f16", &[0x1001, 0x3c00, 0x3c00]), 0x3c01);
 }

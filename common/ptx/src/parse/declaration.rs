@@ -78,7 +78,10 @@ impl Declaration {
         }
         read.kind = kind.ok_or_else(|| Refusal::unknown(line, first_word(declared)))?;
         if read.name.is_empty() || read.element_bytes == 0 {
-            return Err(Refusal::invalid(line, format!("`{declared}` declares nothing")));
+            return Err(Refusal::invalid(
+                line,
+                format!("`{declared}` declares nothing"),
+            ));
         }
         // `.ptr .align` of a parameter is about what it points to.
         if read.kind == Kind::Parameter && declared.contains(".ptr") {

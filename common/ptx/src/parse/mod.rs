@@ -70,9 +70,7 @@ impl Module {
             places: Places::default(),
             entries: Vec::new(),
         };
-        module
-            .read(text)
-            .map_err(|refusal| refusal.of_file(file))?;
+        module.read(text).map_err(|refusal| refusal.of_file(file))?;
         Ok(module)
     }
 

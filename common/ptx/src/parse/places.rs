@@ -27,7 +27,10 @@ const MOST_FRAMES: usize = 32;
 impl Places {
     /// Reads `.file 1 "kernel.cu"`, which may be followed by a time and a size.
     pub(crate) fn file(&mut self, text: &str) {
-        let mut words = text.trim_start_matches(".file").trim().splitn(2, [' ', '\t']);
+        let mut words = text
+            .trim_start_matches(".file")
+            .trim()
+            .splitn(2, [' ', '\t']);
         let number = words.next().and_then(|word| word.parse().ok());
         let name = words.next().and_then(|rest| rest.split('"').nth(1));
         if let (Some(number), Some(name)) = (number, name) {

@@ -7,15 +7,29 @@ use super::error::Refusal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     /// Text up to a `;`.
-    Statement { line: u32, text: &'a str },
+    Statement {
+        line: u32,
+        text: &'a str,
+    },
     /// Text that a `{` follows.
-    Open { line: u32, text: &'a str },
+    Open {
+        line: u32,
+        text: &'a str,
+    },
     Close,
     /// A directive that ends with its line: `.loc`, `.file`, `.version` and the like.
-    Line { line: u32, text: &'a str },
-    Label { line: u32, name: &'a str },
+    Line {
+        line: u32,
+        text: &'a str,
+    },
+    Label {
+        line: u32,
+        name: &'a str,
+    },
     /// A comment by which nvcc marks inline assembly.
-    Inline { begins: bool },
+    Inline {
+        begins: bool,
+    },
 }
 
 /// The directives that no `;` ends.
@@ -88,7 +102,9 @@ impl<'a> Scanner<'a> {
         }
         if is_line_directive(rest) {
             let end = rest.find('\n').unwrap_or(rest.len());
-            let text = without_comment(&rest[..end]).trim_end().trim_end_matches(';');
+            let text = without_comment(&rest[..end])
+                .trim_end()
+                .trim_end_matches(';');
             self.advance(end);
             return Ok(Some(Piece::Line { line, text }));
         }

@@ -19,13 +19,18 @@ fn refusal(body: &str) -> String {
 }
 
 fn entry(body: &str) -> String {
-    format!(".visible .entry k()\n{{\n.reg .pred %p<2>;\n.reg .b32 %r<4>;\n.reg .b64 %rd<4>;\n{body}\nret;\n}}\n")
+    format!(
+        ".visible .entry k()\n{{\n.reg .pred %p<2>;\n.reg .b32 %r<4>;\n.reg .b64 %rd<4>;\n{body}\nret;\n}}\n"
+    )
 }
 
 #[test]
 fn version_and_target_are_read() {
     let parsed = module("");
-    assert_eq!((parsed.version.as_str(), parsed.target.as_str()), ("8.3", "sm_90a"));
+    assert_eq!(
+        (parsed.version.as_str(), parsed.target.as_str()),
+        ("8.3", "sm_90a")
+    );
 }
 
 #[test]
@@ -57,16 +62,23 @@ fn shared_variables_come_before_dynamic_memory() {
     let body = entry(
         ".shared .align 16 .b8 a[20];\n.shared .align 4 .f32 b[2];\nmov.u32 %r1, b;\nmov.u32 %r2, dynamic;",
     );
-    let parsed = module(&format!(".extern .shared .align 1024 .b8 dynamic[];\n{body}"));
+    let parsed = module(&format!(
+        ".extern .shared .align 1024 .b8 dynamic[];\n{body}"
+    ));
     let program = parsed.entry("k").unwrap();
     assert_eq!(program.static_shared_bytes(), 1024);
-    assert_eq!(program.constants, [Constant::Bits(20), Constant::DynamicShared]);
+    assert_eq!(
+        program.constants,
+        [Constant::Bits(20), Constant::DynamicShared]
+    );
 }
 
 #[test]
 fn initialised_arrays_are_bytes() {
     let body = entry("mov.u64 %rd1, table;");
-    let parsed = module(&format!(".const .align 4 .f32 table[3] = {{0f3F800000, 0f40000000}};\n{body}"));
+    let parsed = module(&format!(
+        ".const .align 4 .f32 table[3] = {{0f3F800000, 0f40000000}};\n{body}"
+    ));
     let program = parsed.entry("k").unwrap();
     let mut image = [1f32.to_ne_bytes(), 2f32.to_ne_bytes(), [0; 4]].concat();
     image.truncate(12);
@@ -93,7 +105,9 @@ fn a_register_of_an_inner_scope_hides_the_outer_one() {
 
 #[test]
 fn branches_lead_to_labels_before_and_behind() {
-    let parsed = module(&entry("again:\n@%p1 bra behind;\n@!%p1 bra.uni again;\nbehind:"));
+    let parsed = module(&entry(
+        "again:\n@%p1 bra behind;\n@!%p1 bra.uni again;\nbehind:",
+    ));
     let program = parsed.entry("k").unwrap();
     let targets: Vec<u32> = program
         .steps
@@ -110,7 +124,9 @@ fn branches_lead_to_labels_before_and_behind() {
 #[test]
 fn comments_and_sections_are_passed_over() {
     let body = entry("/* mov.u32\n%r1 */ mov.u32 %r1, 1; // ret;");
-    let parsed = module(&format!("{body}.section .debug_str\n{{\nlabel:\n.b8 1,2,3\n}}\n"));
+    let parsed = module(&format!(
+        "{body}.section .debug_str\n{{\nlabel:\n.b8 1,2,3\n}}\n"
+    ));
     assert_eq!(parsed.entry("k").unwrap().instructions(), 3);
 }
 
@@ -135,14 +151,38 @@ fn what_is_no_ptx_is_refused() {
 #[test]
 fn refusals_name_the_line() {
     for (body, message) in [
-        (entry("call f, ();"), "kernel.ptx:9: `call` is not implemented"),
-        (entry("mov.u32 %r1, %clock;"), "kernel.ptx:9: `%clock` is not implemented"),
-        (entry("mov.u32 %r9, 1;"), "kernel.ptx:9: there is no register `%r9`"),
-        (entry("bra nowhere;"), "kernel.ptx:9: there is no label `nowhere`"),
-        (entry("add.s32 %r1, %r2;"), "kernel.ptx:9: `add.s32`: 2 operands, where it takes 3 to 3"),
-        (entry(".reg .b128 %q<2>;"), "kernel.ptx:9: `.reg .b128` is not implemented"),
-        (".entry k()\n.blocksareclusters\n{ret;}".to_owned(), "kernel.ptx:4: `.blocksareclusters` is not implemented"),
-        (entry("mov.u32 %r1, tile;"), "kernel.ptx:9: `tile` is not declared"),
+        (
+            entry("call f, ();"),
+            "kernel.ptx:9: `call` is not implemented",
+        ),
+        (
+            entry("mov.u32 %r1, %clock;"),
+            "kernel.ptx:9: `%clock` is not implemented",
+        ),
+        (
+            entry("mov.u32 %r9, 1;"),
+            "kernel.ptx:9: there is no register `%r9`",
+        ),
+        (
+            entry("bra nowhere;"),
+            "kernel.ptx:9: there is no label `nowhere`",
+        ),
+        (
+            entry("add.s32 %r1, %r2;"),
+            "kernel.ptx:9: `add.s32`: 2 operands, where it takes 3 to 3",
+        ),
+        (
+            entry(".reg .b128 %q<2>;"),
+            "kernel.ptx:9: `.reg .b128` is not implemented",
+        ),
+        (
+            ".entry k()\n.blocksareclusters\n{ret;}".to_owned(),
+            "kernel.ptx:4: `.blocksareclusters` is not implemented",
+        ),
+        (
+            entry("mov.u32 %r1, tile;"),
+            "kernel.ptx:9: `tile` is not declared",
+        ),
     ] {
         assert_eq!(refusal(&body), message);
     }
@@ -151,5 +191,8 @@ fn refusals_name_the_line() {
 #[test]
 fn an_entry_that_is_not_there_is_named_beside_those_that_are() {
     let error = module(&entry("")).entry("other").unwrap_err();
-    assert_eq!(error.to_string(), "kernel.ptx has no entry `other`; it has k");
+    assert_eq!(
+        error.to_string(),
+        "kernel.ptx has no entry `other`; it has k"
+    );
 }
