@@ -21,7 +21,9 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Literal(*const c_char);
 
-static FILES: LazyLock<Mutex<HashMap<String, &'static CStr>>> = LazyLock::new(Mutex::default);
+type Files = HashMap<String, &'static CStr>;
+
+static FILES: LazyLock<Mutex<Files>> = LazyLock::new(Mutex::default);
 
 impl Literal {
     #[cfg(test)]

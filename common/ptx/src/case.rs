@@ -396,6 +396,12 @@ impl Verdict {
     }
 }
 
+/// The bytes of each output.
+type Outputs = Vec<Vec<u8>>;
+
+/// The end of a run.
+type Ran = Result<Outputs, Fault>;
+
 unsafe extern "C-unwind" fn no_body(_: *const std::ffi::c_void) {}
 
 impl Case {
@@ -418,7 +424,7 @@ impl Case {
         program: &Program,
         schedule: Schedule,
         suppress: Option<&Place>,
-    ) -> Result<Result<Vec<Vec<u8>>, Fault>, CaseError> {
+    ) -> Result<Ran, CaseError> {
         let mut image = Image::new(program, self)?;
         let parameters = image.parameters.address().cast_const().cast();
         // SAFETY: the parameters have the size and boundary that the entry declares.

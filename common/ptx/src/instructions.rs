@@ -209,10 +209,6 @@ const OTHERS: &[Row] = &[
     row("nanosleep.u32 20", NOTHING),
 ];
 
-fn opcode(example: &str) -> &str {
-    example.split_whitespace().next().unwrap_or_default()
-}
-
 /// Returns the table in Markdown.
 pub fn table() -> String {
     let mut text = String::from(
@@ -242,6 +238,10 @@ pub fn table() -> String {
 mod tests {
     use super::*;
     use crate::Module;
+
+    fn opcode(example: &str) -> &str {
+        example.split_whitespace().next().unwrap_or_default()
+    }
 
     /// Returns a module whose entry has the instruction.
     fn module(instruction: &str) -> String {

@@ -2,6 +2,8 @@
 
 use emulator::guest::{Element, Site};
 
+use crate::isa::{Binary, Quaternary, Relation, Ternary, Unary};
+
 /// The place of an operand: registers from 0 up, constants of the thread below.
 pub(crate) type Slot = i32;
 
@@ -51,7 +53,7 @@ pub(crate) struct Combined {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compare {
-    pub(crate) relation: fn(u64, u64) -> bool,
+    pub(crate) relation: Relation,
     pub(crate) to: Slot,
     /// The destination of the opposite result.
     pub(crate) opposite: Option<Slot>,
@@ -222,11 +224,11 @@ pub(crate) enum Wait {
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Nothing,
-    One(fn(u64) -> u64, Slot, Slot),
-    Exponential(fn(u64) -> u64, Slot, Slot),
-    Two(fn(u64, u64) -> u64, Slot, [Slot; 2]),
-    Three(fn(u64, u64, u64) -> u64, Slot, [Slot; 3]),
-    Four(fn(u64, u64, u64, u64) -> u64, Slot, [Slot; 4]),
+    One(Unary, Slot, Slot),
+    Exponential(Unary, Slot, Slot),
+    Two(Binary, Slot, [Slot; 2]),
+    Three(Ternary, Slot, [Slot; 3]),
+    Four(Quaternary, Slot, [Slot; 4]),
     Pack {
         to: Slot,
         parts: Box<[Slot]>,

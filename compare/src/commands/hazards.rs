@@ -180,7 +180,8 @@ fn unexpected(expected: &[Expected], case: &Case, verdict: &Verdict) -> Vec<Stri
             let wrong = values.iter().enumerate().find(|&(index, value)| {
                 let value_wanted = wanted.values[index % wanted.values.len().max(1)];
                 // A NaN is never within a tolerance.
-                !((value - value_wanted).abs() <= wanted.tolerance)
+                let is_close = (value - value_wanted).abs() <= wanted.tolerance;
+                !is_close
             });
             if let Some((index, value)) = wrong {
                 lines.push(format!(

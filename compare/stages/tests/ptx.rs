@@ -77,10 +77,7 @@ fn outputs_differ(ours: &Execution, theirs: &Execution) -> Option<String> {
     }
     let pairs = ours.output.iter().zip(&theirs.output);
     let differing = pairs.filter(|(a, b)| a != b).count();
-    Some(format!(
-        "{differing} of {} bytes differ",
-        ours.output.len()
-    ))
+    Some(format!("{differing} of {} bytes differ", ours.output.len()))
 }
 
 /// A kernel's problem in memory.
@@ -152,7 +149,11 @@ fn assert_same_bits(attention: &'static dyn Attention) {
             }
         }
     }
-    println!("{name}: {} kernels, {} traced", stage.kernels.len(), traced.len());
+    println!(
+        "{name}: {} kernels, {} traced",
+        stage.kernels.len(),
+        traced.len()
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -175,7 +176,10 @@ fn an_instruction_that_is_another_one_differs() {
 #[test]
 #[ignore = "a measurement"]
 fn time_of_a_traced_launch() {
-    for attention in [&stage5_swizzle::Swizzle as &'static dyn Attention, &stage7_wgmma::Wgmma] {
+    for attention in [
+        &stage5_swizzle::Swizzle as &'static dyn Attention,
+        &stage7_wgmma::Wgmma,
+    ] {
         let stage = LoadedStage::load(attention).unwrap();
         let Some(text) = compiled(stage.info().id) else {
             return;
@@ -190,12 +194,23 @@ fn time_of_a_traced_launch() {
         let staged = Staged::new(&inputs, Layout::Packed);
         let (schedule, all) = (SCHEDULES[0], Selection::default());
         let times = [
-            time(|| drop(emulated::execute_ptx(&prepared, &staged, schedule, &program))),
-            time(|| drop(emulated::trace_ptx(&prepared, &staged, schedule, &program, &all))),
+            time(|| {
+                drop(emulated::execute_ptx(
+                    &prepared, &staged, schedule, &program,
+                ))
+            }),
+            time(|| {
+                drop(emulated::trace_ptx(
+                    &prepared, &staged, schedule, &program, &all,
+                ))
+            }),
             time(|| drop(emulated::execute(&prepared, &staged, schedule, None))),
             time(|| drop(emulated::execute_traced(&prepared, &staged, schedule, &all))),
         ];
-        println!("{}: PTX plain, traced; g++ plain, traced: {times:?}", kernel.symbol);
+        println!(
+            "{}: PTX plain, traced; g++ plain, traced: {times:?}",
+            kernel.symbol
+        );
     }
 }
 

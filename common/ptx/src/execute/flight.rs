@@ -61,12 +61,11 @@ impl<'a> Flight<'a> {
     }
 
     fn holder(&self, slot: Slot) -> u64 {
-        // SAFETY: the slab has a word for each register; constants are held by nobody.
-        if slot < 0 {
-            0
-        } else {
-            unsafe { *self.frame.slab.held.add(slot as usize) }
-        }
+        let Ok(register) = usize::try_from(slot) else {
+            return 0; // constants are held by nobody
+        };
+        // SAFETY: the slab has a word for each register.
+        unsafe { *self.frame.slab.held.add(register) }
     }
 
     fn hold(&self, slot: Slot, holder: u64) {

@@ -1,7 +1,7 @@
 //! Floating-point arithmetic. Names say rounding, flushing and saturation; every variant that is
 //! listed rounds to the nearest, ties to even.
 
-use super::{Apply, Table, Word};
+use super::{Apply, Binary, Table, Word};
 
 /// Replaces a subnormal by a zero of its sign.
 #[inline]
@@ -80,7 +80,7 @@ fn fused<const FTZ: bool, const SAT: bool>(a: u64, b: u64, c: u64) -> u64 {
 
 fn add_binary<O: Operation>(table: &mut Table, name: &str) {
     for rounding in ["", ".rn"] {
-        let forms: [(&str, fn(u64, u64) -> u64); 4] = [
+        let forms: [(&str, Binary); 4] = [
             ("", binary::<O, false, false>),
             (".ftz", binary::<O, true, false>),
             (".sat", binary::<O, false, true>),
@@ -208,7 +208,7 @@ fn smaller(a: f32, b: f32) -> f32 {
 }
 
 /// Makes a NaN win instead.
-fn with_nan(a: f32, b: f32, otherwise: fn(f32, f32) -> f32) -> f32 {
+fn with_nan(a: f32, b: f32, otherwise: Sum) -> f32 {
     if a.is_nan() || b.is_nan() {
         f32::NAN
     } else {
@@ -216,7 +216,7 @@ fn with_nan(a: f32, b: f32, otherwise: fn(f32, f32) -> f32) -> f32 {
     }
 }
 
-fn extreme<const FTZ: bool>(a: u64, b: u64, choose: fn(f32, f32) -> f32) -> u64 {
+fn extreme<const FTZ: bool>(a: u64, b: u64, choose: Sum) -> u64 {
     modify_out::<FTZ, false>(choose(modify_in::<FTZ>(a), modify_in::<FTZ>(b)))
 }
 

@@ -12,7 +12,7 @@ mod packed;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-pub(crate) use compare::comparison;
+pub(crate) use compare::{Relation, comparison};
 
 /// How far a result is that of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,18 @@ pub enum Fidelity {
     Approximate,
 }
 
-/// A function of words; a register holds its value in the low bits.
+/// Functions of words; a register holds its value in the low bits.
+pub(crate) type Unary = fn(u64) -> u64;
+pub(crate) type Binary = fn(u64, u64) -> u64;
+pub(crate) type Ternary = fn(u64, u64, u64) -> u64;
+pub(crate) type Quaternary = fn(u64, u64, u64, u64) -> u64;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Apply {
-    One(fn(u64) -> u64),
-    Two(fn(u64, u64) -> u64),
-    Three(fn(u64, u64, u64) -> u64),
-    Four(fn(u64, u64, u64, u64) -> u64),
+    One(Unary),
+    Two(Binary),
+    Three(Ternary),
+    Four(Quaternary),
 }
 
 impl Apply {

@@ -52,10 +52,18 @@ impl Refusal {
     }
 
     pub(crate) fn of_file(self, file: &str) -> ParseError {
-        let (file, line) = (file.to_owned(), self.line);
+        let line = self.line;
         match self.what {
-            What::Unknown(name) => ParseError::Unknown { file, line, name },
-            What::Invalid(reason) => ParseError::Invalid { file, line, reason },
+            What::Unknown(name) => ParseError::Unknown {
+                file: file.to_owned(),
+                line,
+                name,
+            },
+            What::Invalid(reason) => ParseError::Invalid {
+                file: file.to_owned(),
+                line,
+                reason,
+            },
         }
     }
 }

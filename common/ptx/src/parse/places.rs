@@ -33,8 +33,8 @@ impl Places {
             .splitn(2, [' ', '\t']);
         let number = words.next().and_then(|word| word.parse().ok());
         let name = words.next().and_then(|rest| rest.split('"').nth(1));
-        if let (Some(number), Some(name)) = (number, name) {
-            self.files.insert(number, name.to_owned());
+        if let (Some(index), Some(file)) = (number, name) {
+            self.files.insert(index, file.to_owned());
         }
     }
 

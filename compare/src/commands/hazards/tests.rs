@@ -21,7 +21,10 @@ buffer = 'to'
 
 /// Writes a kernel and its launch file to a folder, and returns the arguments that name them.
 fn arguments(folder: &TempDir, kernel: &str, launch: &str) -> HazardsArgs {
-    let paths = [folder.path().join("kernel.ptx"), folder.path().join("launch.toml")];
+    let paths = [
+        folder.path().join("kernel.ptx"),
+        folder.path().join("launch.toml"),
+    ];
     fs::write(&paths[0], kernel).unwrap();
     fs::write(&paths[1], launch).unwrap();
     let [kernel_path, launch_path] = paths;
@@ -53,7 +56,12 @@ fn a_missing_barrier_is_red_with_both_lines() {
     let answer = hazards(&arguments(&folder, &text, BARRIER_LAUNCH)).unwrap();
     assert_eq!(answer.exit, Exit::Fail);
     assert!(answer.text.contains("race"), "{}", answer.text);
-    assert_eq!(answer.text.matches("kernel.ptx:").count(), 2, "{}", answer.text);
+    assert_eq!(
+        answer.text.matches("kernel.ptx:").count(),
+        2,
+        "{}",
+        answer.text
+    );
 }
 
 #[test]
@@ -62,7 +70,11 @@ fn an_output_that_is_not_expected_is_red() {
     let launch = format!("{BARRIER_LAUNCH}[[expect]]\nbuffer = 'to'\nvalues = [0.0]\n");
     let answer = hazards(&arguments(&folder, &kernel("barrier.ptx"), &launch)).unwrap();
     assert_eq!(answer.exit, Exit::Fail);
-    assert!(answer.text.contains("element 0 of `to` is 127"), "{}", answer.text);
+    assert!(
+        answer.text.contains("element 0 of `to` is 127"),
+        "{}",
+        answer.text
+    );
 }
 
 #[test]
@@ -83,13 +95,19 @@ fn an_instruction_that_is_not_there_is_refused_by_name_and_line() {
     let text = kernel("barrier.ptx").replace("bar.sync 0;", "tcgen05.fence;");
     let error = hazards(&arguments(&folder, &text, BARRIER_LAUNCH)).unwrap_err();
     let message = format!("{error:#}");
-    assert!(message.contains("kernel.ptx:19: `tcgen05.fence` is not implemented"), "{message}");
+    assert!(
+        message.contains("kernel.ptx:19: `tcgen05.fence` is not implemented"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_launch_that_does_not_fit_is_refused() {
     for (launch, reason) in [
-        ("grid = 1\nblock = 128\n", "takes 1 arguments, and the launch has 0"),
+        (
+            "grid = 1\nblock = 128\n",
+            "takes 1 arguments, and the launch has 0",
+        ),
         ("grid = 1\nblock = 128\nblok = 1\n", "unknown field `blok`"),
         ("grid = []\nblock = 128\n", "one to three sizes"),
     ] {
@@ -105,5 +123,8 @@ fn a_launch_that_does_not_fit_is_refused() {
 fn a_filling_is_a_number_or_a_word() {
     let text = BARRIER_LAUNCH.replace("output = true", "fill = 'full'");
     let error = LaunchFile::parse(&text).unwrap().case().unwrap_err();
-    assert!(format!("{error:#}").contains("`full` fills nothing"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("`full` fills nothing"),
+        "{error:#}"
+    );
 }

@@ -34,7 +34,10 @@ pub fn parse(text: &str) -> Result<Value, TomlError> {
         } else if let Some(header) = content.strip_prefix('[') {
             let name = header.strip_suffix(']').map(str::trim);
             let key = plain_key(name.unwrap_or_default()).map_err(fail)?;
-            if root.insert(key.clone(), Value::Object(Object::new())).is_some() {
+            if root
+                .insert(key.clone(), Value::Object(Object::new()))
+                .is_some()
+            {
                 return Err(fail(format!("`{key}` is there twice")));
             }
             table = vec![key];
@@ -230,7 +233,11 @@ fn number(word: &str) -> Option<Value> {
     if let Some(hex) = plain.strip_prefix("0x") {
         return i64::from_str_radix(hex, 16).ok().map(Value::from);
     }
-    plain.parse().ok().and_then(Number::from_f64).map(Value::Number)
+    plain
+        .parse()
+        .ok()
+        .and_then(Number::from_f64)
+        .map(Value::Number)
 }
 
 #[cfg(test)]
