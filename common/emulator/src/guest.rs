@@ -248,7 +248,7 @@ impl Thread<'_> {
 
     fn rendezvous(self, name: &'static CStr, kind: u32, agree: [u64; 2], site: Site) {
         self.collective(&Collective {
-            name: Literal::of(name),
+            name: Literal::from_text(name),
             execute: None,
             operand: std::ptr::null_mut(),
             agree,
@@ -273,7 +273,7 @@ impl Thread<'_> {
         };
         let execute: Execute = call.execute;
         self.collective(&Collective {
-            name: Literal::of(call.name),
+            name: Literal::from_text(call.name),
             execute: Some(execute),
             operand,
             agree: call.agree,
@@ -291,7 +291,7 @@ impl Thread<'_> {
 
     pub fn sync_warp(self, mask: u32, site: Site) {
         self.collective(&Collective {
-            name: Literal::of(c"bar.warp.sync"),
+            name: Literal::from_text(c"bar.warp.sync"),
             execute: None,
             operand: std::ptr::null_mut(),
             agree: [0; 2],
@@ -334,7 +334,7 @@ impl Thread<'_> {
             accumulate: product.accumulates.into(),
         };
         self.collective(&Collective {
-            name: Literal::of(c"wgmma.mma_async"),
+            name: Literal::from_text(c"wgmma.mma_async"),
             execute: None,
             operand: (&raw mut operands).cast(),
             agree: [0; 2],
@@ -363,7 +363,7 @@ impl Thread<'_> {
         };
         (named.address[0], named.bytes[0]) = (start, bytes);
         self.collective(&Collective {
-            name: Literal::of(c"wgmma.wait_group"),
+            name: Literal::from_text(c"wgmma.wait_group"),
             execute: None,
             operand: (&raw mut named).cast(),
             agree: [newest.into(), 0],

@@ -31,7 +31,7 @@ impl Literal {
         Self(text.as_ptr())
     }
 
-    pub(crate) fn of(text: &'static CStr) -> Self {
+    pub(crate) fn from_text(text: &'static CStr) -> Self {
         Self(text.as_ptr())
     }
 

@@ -46,8 +46,8 @@ pub(crate) enum Combine {
 /// A predicate that a comparison's result is combined with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Combined {
-    pub(crate) by: Combine,
-    pub(crate) with: Slot,
+    pub(crate) combine: Combine,
+    pub(crate) predicate: Slot,
     pub(crate) is_negated: bool,
 }
 

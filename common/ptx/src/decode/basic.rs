@@ -82,12 +82,12 @@ impl Decoder<'_> {
     /// Decodes `setp.relation[.boolean][.ftz].type p[|q], a, b[, c]`.
     fn comparison(&mut self, text: &Text<'_>) -> Result<Op> {
         let mut parts: Vec<&str> = text.parts().skip(1).collect();
-        let of = parts.pop().unwrap_or_default();
+        let type_name = parts.pop().unwrap_or_default();
         let is_flushing = parts.last() == Some(&"ftz");
         if is_flushing {
             parts.pop();
         }
-        let by = match parts.get(1) {
+        let combination = match parts.get(1) {
             None => None,
             Some(&"and") => Some(Combine::And),
             Some(&"or") => Some(Combine::Or),
@@ -97,17 +97,18 @@ impl Decoder<'_> {
         if parts.is_empty() || parts.len() > 2 {
             return Err(text.unknown());
         }
-        let relation = isa::comparison(parts[0], is_flushing, of).ok_or_else(|| text.unknown())?;
-        let count = 3 + usize::from(by.is_some());
+        let relation =
+            isa::comparison(parts[0], is_flushing, type_name).ok_or_else(|| text.unknown())?;
+        let count = 3 + usize::from(combination.is_some());
         text.demand_operands(count, count)?;
         let [to, opposite] = self.target_pair(text, 0)?;
         let mut combined = None;
-        if let Some(combine) = by {
+        if let Some(combine) = combination {
             let operand = text.operand(3)?;
             let name = operand.trim_start_matches('!');
             combined = Some(Combined {
-                by: combine,
-                with: self.names.register(text.line, name)?,
+                combine,
+                predicate: self.names.register(text.line, name)?,
                 is_negated: name.len() != operand.len(),
             });
         }

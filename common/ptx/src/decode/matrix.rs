@@ -69,7 +69,7 @@ impl Decoder<'_> {
             ["b16"] => (false, &"generic"),
             _ => return Err(text.unknown()),
         };
-        let found = match *space {
+        let memory_space = match *space {
             "shared" | "shared::cta" => Space::Shared,
             "generic" => Space::Generic,
             _ => return Err(text.unknown()),
@@ -80,7 +80,7 @@ impl Decoder<'_> {
             address: self.address_at(text, memory)?,
             registers: self.exactly(text, registers, count)?,
             is_transposed,
-            space: found,
+            space: memory_space,
         });
         Ok(if is_load {
             Op::LoadMatrix(copy)

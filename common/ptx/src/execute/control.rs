@@ -51,11 +51,11 @@ impl Frame<'_> {
         let combine = |value: bool| match compare.combined {
             None => value,
             Some(combined) => {
-                let with = self.is_set(combined.with) != combined.is_negated;
-                match combined.by {
-                    Combine::And => value && with,
-                    Combine::Or => value || with,
-                    Combine::Xor => value != with,
+                let other = self.is_set(combined.predicate) != combined.is_negated;
+                match combined.combine {
+                    Combine::And => value && other,
+                    Combine::Or => value || other,
+                    Combine::Xor => value != other,
                 }
             }
         };

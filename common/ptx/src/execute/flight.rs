@@ -91,9 +91,9 @@ impl<'a> Flight<'a> {
         if self.last_of(bank) == 0 {
             return None;
         }
-        let found = &self.frame.program.banks[bank];
-        let index = found.registers.iter().position(|&it| it == slot)?;
-        let word = found.offset as usize + index;
+        let list = &self.frame.program.banks[bank];
+        let index = list.registers.iter().position(|&it| it == slot)?;
+        let word = list.offset as usize + index;
         Some(self.frame.slab.banks.wrapping_add(word) as usize)
     }
 

@@ -29,9 +29,9 @@ impl Fragment {
     /// floats.
     fn places(self, thread: &Thread<'_>, lane: usize) -> impl Iterator<Item = usize> {
         let count = self.elements();
-        let each = if self.is_half { 16 } else { 8 };
+        let share = if self.is_half { 16 } else { 8 };
         let layout = thread.fragment_layout(self.operand(), count);
-        (0..each).map(move |index| usize::from(layout[(lane * each + index) % count]))
+        (0..share).map(move |index| usize::from(layout[(lane * share + index) % count]))
     }
 }
 

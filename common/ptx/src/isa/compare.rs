@@ -77,7 +77,7 @@ pub(crate) fn comparison(relation: &str, ftz: bool, of: &str) -> Option<Relation
     if is_bits && !matches!(relation, "eq" | "ne") {
         return None;
     }
-    let found: Relation = match of {
+    let function: Relation = match of {
         "u16" | "b16" => ordered!(u16, relation),
         "s16" => ordered!(i16, relation),
         "u32" | "b32" => ordered!(u32, relation),
@@ -91,5 +91,5 @@ pub(crate) fn comparison(relation: &str, ftz: bool, of: &str) -> Option<Relation
         "bf16" => float!(relation, brain),
         _ => return None,
     };
-    Some(found)
+    Some(function)
 }

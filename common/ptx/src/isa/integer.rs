@@ -182,13 +182,13 @@ fn shifts(table: &mut Table) {
 }
 
 fn funnel_left(low: u32, high: u32, shift: u32) -> u32 {
-    let both = u64::from(high) << 32 | u64::from(low);
-    (both << shift >> 32) as u32
+    let pair = u64::from(high) << 32 | u64::from(low);
+    (pair << shift >> 32) as u32
 }
 
 fn funnel_right(low: u32, high: u32, shift: u32) -> u32 {
-    let both = u64::from(high) << 32 | u64::from(low);
-    (both >> shift) as u32
+    let pair = u64::from(high) << 32 | u64::from(low);
+    (pair >> shift) as u32
 }
 
 fn fields(table: &mut Table) {

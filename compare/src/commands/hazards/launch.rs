@@ -13,7 +13,7 @@ pub struct LaunchFile {
     pub entry: Option<String>,
     grid: Extent,
     block: Extent,
-    #[serde(default = "one")]
+    #[serde(default = "single_block")]
     cluster: u32,
     #[serde(default)]
     dynamic_shared_bytes: usize,
@@ -33,7 +33,7 @@ enum Extent {
     Several(Vec<u32>),
 }
 
-fn one() -> u32 {
+fn single_block() -> u32 {
     1
 }
 
@@ -129,15 +129,15 @@ impl LaunchFile {
 
 impl Extent {
     fn sizes(&self) -> anyhow::Result<[u32; 3]> {
-        let given = match self {
+        let list = match self {
             Self::One(size) => std::slice::from_ref(size),
             Self::Several(sizes) => sizes.as_slice(),
         };
-        if given.is_empty() || given.len() > 3 {
-            bail!("an extent has one to three sizes, not {}", given.len());
+        if list.is_empty() || list.len() > 3 {
+            bail!("an extent has one to three sizes, not {}", list.len());
         }
         let mut sizes = [1; 3];
-        sizes[..given.len()].copy_from_slice(given);
+        sizes[..list.len()].copy_from_slice(list);
         Ok(sizes)
     }
 }

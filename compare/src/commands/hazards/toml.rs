@@ -12,7 +12,18 @@ pub struct TomlError {
     pub reason: String,
 }
 
+/// What is wrong within a line.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+struct Wrong(String);
+
 type Object = Map<String, Value>;
+
+/// A key and its value.
+struct Pair {
+    key: String,
+    value: Value,
+}
 
 /// Reads a file.
 pub fn parse(text: &str) -> Result<Value, TomlError> {
@@ -21,13 +32,13 @@ pub fn parse(text: &str) -> Result<Value, TomlError> {
     let mut rest = Lines { text, line: 0 };
     while let Some(content) = rest.next_statement() {
         let line = rest.line;
-        let fail = |reason: String| TomlError { line, reason };
+        let fail = |Wrong(reason): Wrong| TomlError { line, reason };
         if let Some(header) = content.strip_prefix("[[") {
             let name = header.strip_suffix("]]").map(str::trim);
             let key = plain_key(name.unwrap_or_default()).map_err(fail)?;
             let entries = root.entry(key.clone()).or_insert(Value::Array(Vec::new()));
             let Value::Array(list) = entries else {
-                return Err(fail(format!("`{key}` is no array of tables")));
+                return Err(fail(Wrong(format!("`{key}` is no array of tables"))));
             };
             list.push(Value::Object(Object::new()));
             table = vec![key];
@@ -38,16 +49,16 @@ pub fn parse(text: &str) -> Result<Value, TomlError> {
                 .insert(key.clone(), Value::Object(Object::new()))
                 .is_some()
             {
-                return Err(fail(format!("`{key}` is there twice")));
+                return Err(fail(Wrong(format!("`{key}` is there twice"))));
             }
             table = vec![key];
         } else {
             let mut cursor = Cursor { rest: &content };
-            let (key, value) = cursor.pair().map_err(fail)?;
+            let Pair { key, value } = cursor.pair().map_err(fail)?;
             cursor.end().map_err(fail)?;
             let target = open(&mut root, &table);
             if target.insert(key.clone(), value).is_some() {
-                return Err(fail(format!("`{key}` is there twice")));
+                return Err(fail(Wrong(format!("`{key}` is there twice"))));
             }
         }
     }
@@ -129,12 +140,12 @@ fn nesting(content: &str) -> i32 {
     depth
 }
 
-fn plain_key(name: &str) -> Result<String, String> {
+fn plain_key(name: &str) -> Result<String, Wrong> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !name.is_empty() && name.chars().all(is_plain) {
         return Ok(name.to_owned());
     }
-    Err(format!("`{name}` is no plain key"))
+    Err(Wrong(format!("`{name}` is no plain key")))
 }
 
 /// A value that is read from the left.
@@ -150,12 +161,12 @@ impl<'a> Cursor<'a> {
         behind.is_some()
     }
 
-    fn end(&self) -> Result<(), String> {
+    fn end(&self) -> Result<(), Wrong> {
         let left = self.rest.trim();
         if left.is_empty() {
             return Ok(());
         }
-        Err(format!("`{left}` follows the value"))
+        Err(Wrong(format!("`{left}` follows the value")))
     }
 
     /// Takes what stands before the next of these characters.
@@ -166,21 +177,26 @@ impl<'a> Cursor<'a> {
         word.trim()
     }
 
-    fn pair(&mut self) -> Result<(String, Value), String> {
+    fn pair(&mut self) -> Result<Pair, Wrong> {
         let key = plain_key(self.until(&['=']))?;
         if !self.skip('=') {
-            return Err(format!("`{key}` has no `=`"));
+            return Err(Wrong(format!("`{key}` has no `=`")));
         }
-        Ok((key, self.value()?))
+        Ok(Pair {
+            value: self.value()?,
+            key,
+        })
     }
 
-    fn value(&mut self) -> Result<Value, String> {
+    fn value(&mut self) -> Result<Value, Wrong> {
         for quote in ['"', '\''] {
             if self.skip(quote) {
                 let word = self.rest.split(quote).next().unwrap_or_default();
                 self.rest = &self.rest[word.len()..];
                 if !self.skip(quote) || quote == '"' && word.contains('\\') {
-                    return Err(format!("`{word}` is no string of one line without escapes"));
+                    return Err(Wrong(format!(
+                        "`{word}` is no string of one line without escapes"
+                    )));
                 }
                 return Ok(Value::String(word.to_owned()));
             }
@@ -195,30 +211,30 @@ impl<'a> Cursor<'a> {
         match word {
             "true" => Ok(Value::Bool(true)),
             "false" => Ok(Value::Bool(false)),
-            _ => number(word).ok_or_else(|| format!("`{word}` is no value")),
+            _ => number(word).ok_or_else(|| Wrong(format!("`{word}` is no value"))),
         }
     }
 
-    fn array(&mut self) -> Result<Value, String> {
+    fn array(&mut self) -> Result<Value, Wrong> {
         let mut list = Vec::new();
         while !self.skip(']') {
             list.push(self.value()?);
             if !self.skip(',') && !self.rest.trim_start().starts_with(']') {
-                return Err("an array has no `]`".to_owned());
+                return Err(Wrong("an array has no `]`".to_owned()));
             }
         }
         Ok(Value::Array(list))
     }
 
-    fn table(&mut self) -> Result<Value, String> {
+    fn table(&mut self) -> Result<Value, Wrong> {
         let mut object = Object::new();
         while !self.skip('}') {
-            let (key, value) = self.pair()?;
+            let Pair { key, value } = self.pair()?;
             if object.insert(key.clone(), value).is_some() {
-                return Err(format!("`{key}` is there twice"));
+                return Err(Wrong(format!("`{key}` is there twice")));
             }
             if !self.skip(',') && !self.rest.trim_start().starts_with('}') {
-                return Err("a table has no `}`".to_owned());
+                return Err(Wrong("a table has no `}`".to_owned()));
             }
         }
         Ok(Value::Object(object))
