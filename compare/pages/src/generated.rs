@@ -26,8 +26,8 @@ pub enum TemplateError {
     #[error("below '{BEGIN}{0}' there is no '{END}'")]
     Open(String),
     #[error(
-        "'{0}' is none of: metrics, gates, ladder, measured STAGE, gain STAGE, \
-         excerpt FILE \"FIRST\" \"LAST\""
+        "'{0}' is none of: metrics, gates, headline, ladder, figures STAGE, measured STAGE, \
+         gain STAGE, excerpt FILE \"FIRST\" \"LAST\""
     )]
     Unknown(String),
     #[error(
@@ -95,15 +95,19 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, T
         Request::Excerpt { file, first, last } => return excerpt(root, file, first, last),
         Request::Metrics => vec![Block::Table(metrics::metrics())],
         Request::Gates => vec![Block::Table(metrics::gates())],
+        Request::Headline => ladder::headline(main),
         Request::Ladder => ladder::readme(main),
-        Request::OfStage { id, is_gain } => {
+        Request::OfStage { id, detail } => {
             let Some(stage) = main.view.stage(id) else {
                 return Err(TemplateError::Unknown(what.into()));
             };
-            if is_gain {
-                measured(reports, stage, |claimed| is_own_gain(stage, claimed))
-            } else {
-                all_measured(reports, main, stage)
+            match detail {
+                StageDetail::Figures => or_sentence(
+                    ladder::figures(main, stage),
+                    "Not measured on this version of the kernel.",
+                ),
+                StageDetail::Gain => measured(reports, stage, |claimed| is_own_gain(stage, claimed)),
+                StageDetail::Measured => all_measured(reports, main, stage),
             }
         }
     };
@@ -114,17 +118,27 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, T
 enum Request<'a> {
     Metrics,
     Gates,
+    Headline,
     Ladder,
     OfStage {
         id: &'a str,
-        /// Whether only gains over other stages are shown.
-        is_gain: bool,
+        detail: StageDetail,
     },
     Excerpt {
         file: &'a str,
         first: &'a str,
         last: &'a str,
     },
+}
+
+/// How much of a stage's figures a page shows.
+enum StageDetail {
+    /// One line: time, rate and gain at the problems that the stage is shown at.
+    Figures,
+    /// The gains over other stages.
+    Gain,
+    /// The row of the ladder's table, and all claims of speed.
+    Measured,
 }
 
 impl<'a> Request<'a> {
@@ -143,9 +157,23 @@ impl<'a> Request<'a> {
         Some(match words[..] {
             ["metrics"] => Self::Metrics,
             ["gates"] => Self::Gates,
+            ["headline"] => Self::Headline,
             ["ladder"] => Self::Ladder,
-            ["measured", id] => Self::OfStage { id, is_gain: false },
-            ["gain", id] => Self::OfStage { id, is_gain: true },
+            [detail, id] => Self::OfStage {
+                id,
+                detail: StageDetail::parse(detail)?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl StageDetail {
+    fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "figures" => Self::Figures,
+            "gain" => Self::Gain,
+            "measured" => Self::Measured,
             _ => return None,
         })
     }
@@ -384,9 +412,30 @@ mod tests {
     }
 
     #[test]
+    fn the_figures_of_a_stage_are_one_line() {
+        assert_eq!(
+            part_of("figures stage1-cpasync").unwrap(),
+            "**mission f16 full (1x8x512x64): 15.0 µs, 35.8 TFLOP/s, 1.33x over stage0, \
+             claimed 1.10x: holds.**\n"
+        );
+    }
+
+    #[test]
+    fn the_headline_is_no_part_of_the_tables() {
+        let headline = part_of("headline").unwrap();
+        let ladder = part_of("ladder").unwrap();
+        assert!(!headline.contains("| stage"), "{headline}");
+        assert!(!ladder.contains("Against PyTorch"), "{ladder}");
+    }
+
+    #[test]
     fn a_part_that_does_not_exist_is_refused() {
         for (wrong, message) in [
-            ("ladders", "'ladders' is none of: metrics, gates, ladder, "),
+            (
+                "ladders",
+                "'ladders' is none of: metrics, gates, headline, ladder, ",
+            ),
+            ("line stage1-cpasync", "none of"),
             ("gain stage7", "none of"),
             ("excerpt kernel.cu \"for (\"", "none of"),
             (

@@ -5,7 +5,7 @@
 mod gain;
 mod score;
 
-pub use gain::{at_least, gain};
+pub use gain::{at_least, gain, own_gains};
 pub use score::score;
 
 use super::blocks::{Titled, sections, table_block};
@@ -501,9 +501,25 @@ pub fn gap(report: &Report<'_>) -> Option<String> {
     gaps::command("compare --full", cells)
 }
 
-/// Returns what a visitor wants to know first: our times at the small and the large problem, beside
-/// the fastest peer's, and what is correct.
-fn headline(report: &Report<'_>) -> Option<String> {
+/// Returns what a visitor wants to know first: our times beside the fastest peer's, what is
+/// correct, and on how many problems ours is the faster.
+pub fn headline(report: &Report<'_>) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    blocks.extend(strongest_figures(report).map(Block::strong));
+    if let Some(score) = score(&report.view) {
+        let text = Text::from("Against PyTorch, cuDNN and FlashAttention-3 and -4: ")
+            .plain(score)
+            .plain(" (")
+            .link("each problem", "COMPARE.md")
+            .plain(").");
+        blocks.push(Block::Paragraph(text));
+    }
+    blocks
+}
+
+/// Returns our times at the small and the large problem beside the fastest peer's, and how many
+/// variants are correct.
+fn strongest_figures(report: &Report<'_>) -> Option<String> {
     let problems = peers::problems(&report.view);
     let mut facts = Vec::new();
     for shape in ["mission", LARGE] {
@@ -555,10 +571,9 @@ fn time_beside_peer(view: &View<'_>, problem: &Problem<'_>) -> Option<String> {
     ))
 }
 
-/// Returns the README's section.
+/// Returns the README's tables, and what their figures are.
 pub fn readme(report: &Report<'_>) -> Vec<Block> {
     let mut blocks = Vec::new();
-    blocks.extend(headline(report).map(Block::strong));
     for block in stage_tables(report, Block::strong) {
         blocks.push(match block {
             Block::Table(table) => Block::Table(table.without(&POWER_COLUMNS)),
@@ -566,15 +581,75 @@ pub fn readme(report: &Report<'_>) -> Vec<Block> {
         });
     }
     blocks.extend(explanation(report, Detail::Short));
-    if let Some(score) = score(&report.view) {
-        let text = Text::from("Against PyTorch, cuDNN and FlashAttention-3 and -4: ")
-            .strong(score)
-            .plain(" (")
-            .link("each problem", "COMPARE.md")
-            .plain(").");
-        blocks.push(Block::Paragraph(text));
+    blocks
+}
+
+/// Returns one line of a stage's figures (time, rate and gain at each problem that it is shown at)
+/// and a line of its profile at each of them.
+pub fn figures(report: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
+    let mut facts = Vec::new();
+    let mut profiles = Vec::new();
+    for place in places(stage) {
+        facts.extend(figures_at(report, stage, &place));
+        profiles.extend(profile_line(&report.view, stage, &place));
+    }
+    let mut blocks = Vec::new();
+    if !facts.is_empty() {
+        blocks.push(Block::strong(format!("{}.", facts.join("; "))));
+    }
+    if !profiles.is_empty() {
+        blocks.push(Block::bullets(profiles));
     }
     blocks
+}
+
+/// Returns `mission f16 full (1x8x512x64): 15.1 µs, 35.6 TFLOP/s (5 %), 1.07x over stage0`.
+fn figures_at(report: &Report<'_>, stage: &StageMeta, place: &ProblemPlace) -> Option<String> {
+    let mut figures = Vec::new();
+    if let Some(row) = timed(report, stage, place) {
+        figures.push(format!("{} µs", three_digits(p50(row))));
+        figures.extend(rate(&report.view, row, unit(place)));
+    }
+    figures.extend(gain(report, stage, place).sentence());
+    figures.extend(own_gains(report, stage, place));
+    if figures.is_empty() {
+        return None;
+    }
+    let extents = extents(&place.shape);
+    Some(format!("{place} ({extents}): {}", figures.join(", ")))
+}
+
+/// Returns what ncu says about the time of a stage's fastest kernel on a problem.
+fn profile_line(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Option<String> {
+    let mut profiles: Vec<&Row> = view.table.rows_by(Source::Ncu).collect();
+    profiles.retain(|row| {
+        row.subject.stage() == stage.id && row.problem() == Some(place) && !view.is_stale(row)
+    });
+    let duration = |row: &Row| row.value(Metric::ProfiledNs).unwrap_or(f64::INFINITY);
+    let row = profiles
+        .into_iter()
+        .min_by(|a, b| duration(a).total_cmp(&duration(b)))?;
+    let percent = |metric| Some(100.0 * row.value(metric)?);
+    let mut line = format!(
+        "ncu at {}, {}: tensor cores busy {:.0} % of the time",
+        place.shape,
+        row.subject.name(),
+        percent(Metric::TensorPipeActive)?
+    );
+    if let Some(wavefronts) = row.value(Metric::SharedReadWavefronts) {
+        line += &format!(
+            "; {} million wavefronts of shared-memory loads",
+            three_digits(wavefronts / 1e6)
+        );
+    }
+    line += &format!(
+        "; a warp waits {:.0} % of its time for shared memory or a special function, {:.0} % for \
+         global memory, {:.0} % at barriers",
+        percent(Metric::ShortScoreboardShare)?,
+        percent(Metric::LongScoreboardShare)?,
+        percent(Metric::BarrierStallShare)?
+    );
+    Some(line)
 }
 
 /// Returns the variants of a stage that were run.

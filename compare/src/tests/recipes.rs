@@ -163,6 +163,18 @@ fn ladder() -> Vec<StageMeta> {
     stages::builds().unwrap()
 }
 
+/// The pages whose commands a visitor tries first.
+const PAGES_FOR_NEWCOMERS: [&str; 5] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "attention-ladder/README.md",
+    "docs/ladder.md",
+    "docs/trust.md",
+];
+
+/// The number of lines that README.md may have: a visitor reads it without scrolling far.
+const README_LINES: usize = 100;
+
 /// Returns the stage that a command of a page has `scripts/new-stage` make.
 fn new_stage(command: &str, stages: &[StageMeta]) -> Option<StageMeta> {
     let arguments = command.strip_prefix("scripts/new-stage ")?;
@@ -200,7 +212,7 @@ fn every_recipe_is_a_command_with_its_exit_codes() {
 
 #[test]
 fn pages_for_newcomers_give_commands_that_exist() {
-    for page in ["README.md", "CONTRIBUTING.md", "docs/ladder.md"] {
+    for page in PAGES_FOR_NEWCOMERS {
         let text = std::fs::read_to_string(root().join(page)).unwrap();
         let commands = commands(&text);
         assert!(!commands.is_empty(), "{page}: no command");
@@ -213,6 +225,34 @@ fn pages_for_newcomers_give_commands_that_exist() {
             check(line, &stages).unwrap_or_else(|error| panic!("{page}: {error}"));
         }
     }
+}
+
+/// `scripts/new-stage` refuses any other number.
+#[test]
+fn a_stage_that_a_page_makes_is_the_next_one() {
+    let stages = ladder();
+    let next = format!("stage{}-", stages.len());
+    let mut made = 0;
+    for page in PAGES_FOR_NEWCOMERS.into_iter().chain(["docs/recipes.md"]) {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        for line in commands(&text) {
+            if let Some(stage) = new_stage(line, &stages) {
+                assert!(stage.id.starts_with(&next), "{page}: {line}");
+                made += 1;
+            }
+        }
+    }
+    assert!(made >= 2, "the pages were not understood");
+}
+
+#[test]
+fn the_readme_is_short() {
+    let page = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let lines = page.lines().count();
+    assert!(
+        lines <= README_LINES,
+        "README.md has {lines} lines, {README_LINES} are allowed: move what is not a first screen"
+    );
 }
 
 #[test]

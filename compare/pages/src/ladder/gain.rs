@@ -2,6 +2,7 @@
 
 use super::short;
 use crate::cells::short_ratio;
+use crate::words::standing;
 use common::metric::Metric;
 use common::verdict::Verdict;
 use document::Cell;
@@ -84,6 +85,34 @@ fn claimed_gain<'a>(
         .min_by_key(|claim| Some(claim.base) != predecessor)
 }
 
+/// Returns what a stage claims on a problem over its own families: `2.46x over mma-linear, claimed
+/// 1.05x: holds`.
+pub fn own_gains(report: &Report<'_>, stage: &StageMeta, place: &ProblemPlace) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for claimed in &report.claims {
+        let Relation::Faster { base, .. } = &claimed.claim.relation else {
+            continue;
+        };
+        let is_own = claimed.stage == stage.id && base.stage == stage.id;
+        let pair = claimed.pair().filter(|row| counts(&report.view, row));
+        let ratio = pair.and_then(|row| row.value(Metric::SpeedupP50));
+        if let Some(measured) = ratio.filter(|_| is_own && claimed.claim.place == *place) {
+            sentences.push(format!(
+                "{} over {}, {}",
+                short_ratio(measured),
+                base.family,
+                claim_sentence(claimed)
+            ));
+        }
+    }
+    sentences
+}
+
+/// Returns `claimed 1.10x: refuted`.
+fn claim_sentence(claim: &Claimed) -> String {
+    format!("claimed {:.2}x: {}", at_least(claim), standing(claim))
+}
+
 impl Gain<'_> {
     /// Returns the measured ratio, if there is one.
     pub fn ratio(&self) -> Option<f64> {
@@ -105,6 +134,18 @@ impl Gain<'_> {
         } else {
             line.into()
         }
+    }
+
+    /// Returns `1.07x over stage0, claimed 1.10x: refuted`; nothing if it was neither claimed nor
+    /// measured.
+    pub fn sentence(&self) -> Option<String> {
+        let base = self.measured.and_then(Row::base);
+        let mut words = Vec::new();
+        if let Some((ratio, base)) = self.ratio().zip(base) {
+            words.push(format!("{} over {}", short_ratio(ratio), short(base.stage())));
+        }
+        words.extend(self.claim.map(claim_sentence));
+        (!words.is_empty()).then(|| words.join(", "))
     }
 
     fn claim_words(&self, claim: &Claimed) -> String {
