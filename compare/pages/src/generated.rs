@@ -106,7 +106,9 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, T
                     ladder::figures(main, stage),
                     "Not measured on this version of the kernel.",
                 ),
-                StageDetail::Gain => measured(reports, stage, |claimed| is_own_gain(stage, claimed)),
+                StageDetail::Gain => {
+                    measured(reports, stage, |claimed| is_own_gain(stage, claimed))
+                }
                 StageDetail::Measured => all_measured(reports, main, stage),
             }
         }

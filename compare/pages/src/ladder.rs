@@ -637,10 +637,7 @@ fn profile_line(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Opt
         percent(Metric::TensorPipeActive)?
     );
     if let Some(wavefronts) = row.value(Metric::SharedReadWavefronts) {
-        line += &format!(
-            "; {} million wavefronts of shared-memory loads",
-            three_digits(wavefronts / 1e6)
-        );
+        line += &loads(wavefronts);
     }
     line += &format!(
         "; a warp waits {:.0} % of its time for shared memory or a special function, {:.0} % for \
@@ -650,6 +647,14 @@ fn profile_line(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Opt
         percent(Metric::BarrierStallShare)?
     );
     Some(line)
+}
+
+fn loads(wavefronts: f64) -> String {
+    if wavefronts == 0.0 {
+        return "; no load from shared memory".into();
+    }
+    let millions = three_digits(wavefronts / 1e6);
+    format!("; {millions} million wavefronts of shared-memory loads")
 }
 
 /// Returns the variants of a stage that were run.

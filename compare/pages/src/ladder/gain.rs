@@ -139,10 +139,14 @@ impl Gain<'_> {
     /// Returns `1.07x over stage0, claimed 1.10x: refuted`; nothing if it was neither claimed nor
     /// measured.
     pub fn sentence(&self) -> Option<String> {
-        let base = self.measured.and_then(Row::base);
+        let measured_base = self.measured.and_then(Row::base);
         let mut words = Vec::new();
-        if let Some((ratio, base)) = self.ratio().zip(base) {
-            words.push(format!("{} over {}", short_ratio(ratio), short(base.stage())));
+        if let Some((ratio, base)) = self.ratio().zip(measured_base) {
+            words.push(format!(
+                "{} over {}",
+                short_ratio(ratio),
+                short(base.stage())
+            ));
         }
         words.extend(self.claim.map(claim_sentence));
         (!words.is_empty()).then(|| words.join(", "))
