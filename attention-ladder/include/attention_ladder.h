@@ -197,7 +197,7 @@ extern "C" {
 int32_t attention_ladder_query(const struct AttentionLadderCall *call, int32_t device);
 
 // Returns the stage and variant that a launch of `call` uses, such as
-// "stage8-overlap/overlap-lazy-64x128"; null if there is none, for the reason that
+// "stage13-persistent/persistent-128x128"; null if there is none, for the reason that
 // attention_ladder_last_error returns. The string lives as long as the process.
 //
 // # Safety

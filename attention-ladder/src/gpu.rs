@@ -119,7 +119,7 @@ struct Plan {
     threads: u32,
     shared_bytes: u32,
     boxes: Option<BoxRows>,
-    /// The stage and variant: `stage8-overlap/overlap-lazy-64x128`.
+    /// The stage and variant: `stage13-persistent/persistent-128x128`.
     name: &'static CStr,
 }
 

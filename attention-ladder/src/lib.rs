@@ -327,7 +327,7 @@ pub unsafe extern "C" fn attention_ladder_query(
 }
 
 /// Returns the stage and variant that a launch of `call` uses, such as
-/// "stage8-overlap/overlap-lazy-64x128"; null if there is none, for the reason that
+/// "stage13-persistent/persistent-128x128"; null if there is none, for the reason that
 /// attention_ladder_last_error returns. The string lives as long as the process.
 ///
 /// # Safety

@@ -92,6 +92,45 @@ fn mean_keys(queries: f64, keys: f64, tiles: f64) -> f64 {
     (sighted * (rows * (tiles + blind) / 2.0 + before) + keys) / tiles
 }
 
+/// A line of a library's list of variants that no stage has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the library's list names {variant}, which no stage has")]
+pub struct UnknownVariant {
+    pub variant: String,
+}
+
+/// Leaves of each stage the variants of a library's list, one STAGE/VARIANT a line; a stage without
+/// one goes.
+///
+/// # Errors
+///
+/// A line that no stage has.
+pub fn retain_listed(stages: &mut Vec<LoadedStage>, list: &str) -> Result<(), UnknownVariant> {
+    for line in list.lines() {
+        let is_known = line.split_once('/').is_some_and(|(id, variant)| {
+            let mut of_id = stages.iter().filter(|stage| stage.info().id == id);
+            of_id.any(|stage| stage.family_of(variant).is_some())
+        });
+        if !is_known {
+            return Err(UnknownVariant {
+                variant: line.to_string(),
+            });
+        }
+    }
+    for stage in stages.iter_mut() {
+        let id = stage.info().id;
+        let variants: Vec<&str> = list
+            .lines()
+            .filter_map(|line| line.strip_prefix(id)?.strip_prefix('/'))
+            .collect();
+        stage
+            .kernels
+            .retain(|kernel| variants.contains(&&*kernel.variant));
+    }
+    stages.retain(|stage| !stage.kernels.is_empty());
+    Ok(())
+}
+
 /// The coefficients of the variants that are the fastest somewhere on one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

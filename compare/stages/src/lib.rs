@@ -4,7 +4,7 @@
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use common::choice::Model;
+use common::choice::{Model, retain_listed};
 use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;
 use common::stage::{Artifacts, Attention, LoadedStage};
@@ -34,18 +34,8 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage14_served::Served,
 ];
 
-/// The stages that the library chooses among: those that `attention-ladder` links, but [`SERVED`].
-const LIBRARY: [&str; 9] = [
-    "stage5-swizzle",
-    "stage6-tma",
-    "stage7-wgmma",
-    "stage8-overlap",
-    "stage9-cluster",
-    "stage10-fp8",
-    "stage11-spread",
-    "stage12-decode",
-    "stage13-persistent",
-];
+/// The variants that the library chooses among, one STAGE/VARIANT a line.
+const LIBRARY: &str = include_str!("../../../attention-ladder/choice/variants.txt");
 
 /// The stage that the library links and does not choose: calls with sequences' lengths launch it.
 #[cfg(test)]
@@ -173,10 +163,10 @@ pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
         .context("the ladder cannot be loaded; build again with `cargo build`")
 }
 
-/// Loads the stages that the library chooses among.
+/// Loads the stages that the library chooses among, each with the variants that it has.
 pub fn library() -> anyhow::Result<Vec<LoadedStage>> {
     let mut stages = load()?;
-    stages.retain(|stage| LIBRARY.contains(&stage.info().id));
+    retain_listed(&mut stages, LIBRARY)?;
     Ok(stages)
 }
 
@@ -283,16 +273,30 @@ mod tests {
                 linked.insert(&*dependency.name);
             }
         }
-        let mut expected = BTreeSet::from(LIBRARY);
+        let stages = library().unwrap();
+        let mut expected: BTreeSet<&str> = stages.iter().map(|stage| stage.info().id).collect();
         expected.insert(SERVED);
         assert_eq!(linked, expected);
     }
 
     #[test]
-    fn the_library_has_its_stages_in_the_order_of_the_ladder() {
+    fn the_library_has_the_variants_of_its_list_and_no_other() {
         let stages = library().unwrap();
-        let ids: Vec<&str> = stages.iter().map(|stage| stage.info().id).collect();
-        assert_eq!(ids, LIBRARY);
+        let mut variants = Vec::new();
+        for stage in &stages {
+            for variant in stage.variants() {
+                variants.push(format!("{}/{variant}", stage.info().id));
+            }
+        }
+        assert_eq!(variants, LIBRARY.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_variant_that_no_stage_has_is_not_of_a_library() {
+        let mut stages = load().unwrap();
+        let list = "stage5-swizzle/swizzle-64x64\nstage5-swizzle/swizzle-65x64\n";
+        let error = retain_listed(&mut stages, list).unwrap_err();
+        assert_eq!(error.variant, "stage5-swizzle/swizzle-65x64");
     }
 
     /// Returns the predecessor of a stage, that one's, and so on.
