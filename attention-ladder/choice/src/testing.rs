@@ -14,9 +14,9 @@ use results::testing::{GPU, session};
 /// A kernel that is nowhere the fastest.
 pub const SWIZZLE: &str = "stage5-swizzle/swizzle-64x64";
 /// A kernel of large tiles.
-pub const LARGE: &str = "stage11-spread/spread-128x64-k2";
+pub const LARGE: &str = "stage11-spread/zigzag-128x64-k2";
 /// A kernel of small tiles.
-pub const SMALL: &str = "stage11-spread/spread-64x128-k2";
+pub const SMALL: &str = "stage5-swizzle/swizzle-32x128-k4";
 
 /// A kernel whose times follow from its coefficients.
 pub struct Planted {

@@ -459,7 +459,7 @@ fn a_wrong_choice_is_named_and_fails() {
         text.contains("(goal 1.10 ✗; chosen, then fastest: "),
         "{text}"
     );
-    assert!(text.contains(" µs, stage11-spread/"), "{text}");
+    assert!(text.contains(&format!(" µs, {SMALL} ")), "{text}");
 }
 
 #[test]
