@@ -17,8 +17,9 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The number of crates from outside that `compare` may link. Procedural macros are not linked and
 /// not counted. Four are build scripts' own (cc, sha2 and what they bring): one set of features for
 /// runs and tests links them. Three wait for Ctrl-C, which must lose nothing (signal-hook and what
-/// it brings): without them it took unsafe code of our own.
-const DEPENDENCY_BUDGET: usize = 60;
+/// it brings): without them it took unsafe code of our own. Five read TOML (toml and what it
+/// brings): launch files are written by hand, and errors in them need a whole parser.
+const DEPENDENCY_BUDGET: usize = 65;
 
 /// The number of crates that the Python module may link: those of `common` without the emulator,
 /// and pyo3 with what it brings.

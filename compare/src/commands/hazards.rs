@@ -3,7 +3,6 @@
 mod launch;
 #[cfg(test)]
 mod tests;
-mod toml;
 
 use crate::answer::Answer;
 use anyhow::{Context, bail};
@@ -131,8 +130,7 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
 fn read(args: &HazardsArgs) -> anyhow::Result<(Program, LaunchFile)> {
     let text = read_text(&args.kernel)?;
     let launch_text = read_text(&args.launch)?;
-    let launch_file =
-        LaunchFile::parse(&launch_text).with_context(|| args.launch.display().to_string())?;
+    let launch_file = LaunchFile::parse(&args.launch, &launch_text)?;
     let module = Module::parse(&args.kernel.display().to_string(), &text)?;
     let name = match (&launch_file.entry, module.entries()) {
         (Some(name), _) => name.clone(),

@@ -1,9 +1,9 @@
 //! The launch file of `compare hazards`: what a kernel is given, in TOML.
 
-use super::toml;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use ptx::case::{Argument, Buffer, Case, ElementType, Filling, MapOver};
 use serde::Deserialize;
+use std::path::Path;
 
 /// A launch file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -94,8 +94,13 @@ pub struct Expected {
 }
 
 impl LaunchFile {
-    pub fn parse(text: &str) -> anyhow::Result<Self> {
-        Ok(serde_json::from_value(toml::parse(text)?)?)
+    /// Reads a launch file; an error begins with the path and the line.
+    pub fn parse(path: &Path, text: &str) -> anyhow::Result<Self> {
+        toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let line = text[..start].matches('\n').count() + 1;
+            anyhow!("{}:{line}: {}", path.display(), error.message())
+        })
     }
 
     /// Returns the launch.

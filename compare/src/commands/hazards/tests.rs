@@ -120,9 +120,30 @@ fn a_launch_that_does_not_fit_is_refused() {
 }
 
 #[test]
+fn what_is_no_launch_file_is_refused_by_file_and_line() {
+    for (text, message) in [
+        ("grid = 1\nblock = 1 2\n", "launch.toml:2: "),
+        ("grid = 1\ngrid = 2\n", "launch.toml:2: duplicate key"),
+        (
+            "grid = 1\nblock = 1\n\nblok = 1\n",
+            "launch.toml:4: unknown field `blok`",
+        ),
+        (
+            "grid = 1\nblock = 1\n[[argument]]\nvalue = 'x'\n",
+            "launch.toml:4: invalid type",
+        ),
+        ("grid = 1\n", "launch.toml:1: missing field `block`"),
+    ] {
+        let error = LaunchFile::parse(Path::new("launch.toml"), text).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{error}");
+    }
+}
+
+#[test]
 fn a_filling_is_a_number_or_a_word() {
     let text = BARRIER_LAUNCH.replace("output = true", "fill = 'full'");
-    let error = LaunchFile::parse(&text).unwrap().case().unwrap_err();
+    let file = LaunchFile::parse(Path::new("launch.toml"), &text).unwrap();
+    let error = file.case().unwrap_err();
     assert!(
         format!("{error:#}").contains("`full` fills nothing"),
         "{error:#}"
