@@ -5,15 +5,18 @@ mod launch;
 mod tests;
 
 use crate::answer::Answer;
+use crate::progress::Progress;
 use anyhow::{Context, bail};
 use clap::Args;
 use launch::{Expected, LaunchFile};
+use measure::interrupt::interrupted;
 use ptx::case::{Case, Failure, Verdict};
 use ptx::{Module, Program};
 use results::judge::verdict::Exit;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const EXAMPLES: &str = "\
 Runs an entry of a PTX module in the emulator, without a GPU, and judges every access by \
@@ -40,7 +43,8 @@ Examples:
 Exit codes:
   0  nothing was found
   1  a hazard, a deadlock, an output that differs, or a removal that nothing notices
-  2  wrong usage, or a file that cannot be read";
+  2  wrong usage, or a file that cannot be read
+  130  interrupted: what --suppress found until then is printed";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -70,10 +74,22 @@ struct Report {
     synchronisation: usize,
     /// The removals that nothing notices; `None` if none was asked for.
     unnoticed: Option<Vec<String>>,
+    /// The number of removals that were not made; more than 0 after Ctrl-C.
+    not_removed: usize,
+}
+
+/// The removals of a kernel's synchronisation, each made once.
+#[derive(Default)]
+struct Removals {
+    unnoticed: Vec<String>,
+    not_made: usize,
 }
 
 impl Report {
     fn exit(&self) -> Exit {
+        if self.not_removed > 0 {
+            return Exit::Interrupted;
+        }
         let lists = [&self.hazards, &self.schedules, &self.unexpected];
         let is_unnoticed = self.unnoticed.iter().any(|sites| !sites.is_empty());
         let is_red = lists.iter().any(|list| !list.is_empty());
@@ -90,6 +106,12 @@ impl Report {
         lines.extend(self.unexpected.iter().cloned());
         for site in self.unnoticed.iter().flatten() {
             lines.push(format!("nothing notices that {site} is removed"));
+        }
+        if self.not_removed > 0 {
+            lines.push(format!(
+                "interrupted: {} of {} removals were not made",
+                self.not_removed, self.synchronisation
+            ));
         }
         if lines.is_empty() {
             lines.push(format!(
@@ -117,9 +139,13 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
         unexpected: unexpected(&launch_file.expected, &case, &verdict),
         synchronisation: verdict.sync_sites.len(),
         unnoticed: None,
+        not_removed: 0,
     };
     if args.suppress && verdict.is_green() {
-        report.unnoticed = Some(unnoticed(&program, &case, &verdict)?);
+        let interrupted = interrupted().context("cannot wait for signals")?;
+        let removals = remove_each(&program, &case, &verdict, &interrupted)?;
+        report.unnoticed = Some(removals.unnoticed);
+        report.not_removed = removals.not_made;
     }
     if args.json {
         return Answer::json(report.exit(), &report);
@@ -192,14 +218,28 @@ fn unexpected(expected: &[Expected], case: &Case, verdict: &Verdict) -> Vec<Stri
     lines
 }
 
-/// Removes each synchronisation once, and names those whose removal changes nothing.
-fn unnoticed(program: &Program, case: &Case, verdict: &Verdict) -> anyhow::Result<Vec<String>> {
-    let mut sites = Vec::new();
-    for site in &verdict.sync_sites {
+/// Removes each synchronisation once, and names those whose removal changes nothing. It ends early
+/// when the flag is set.
+fn remove_each(
+    program: &Program,
+    case: &Case,
+    verdict: &Verdict,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Removals> {
+    let mut removals = Removals::default();
+    let mut progress = Progress::default();
+    let total = verdict.sync_sites.len();
+    for (index, site) in verdict.sync_sites.iter().enumerate() {
+        if interrupted.load(Ordering::Relaxed) {
+            removals.not_made = total - index;
+            break;
+        }
+        let label = format!("{} at {}", site.operation, site.place);
+        progress.step("removal", &label, index, total);
         let without = case.judge(program, Some(&site.place))?;
         if without.is_green() && without.outputs == verdict.outputs {
-            sites.push(format!("{} at {}", site.operation, site.place));
+            removals.unnoticed.push(label);
         }
     }
-    Ok(sites)
+    Ok(removals)
 }

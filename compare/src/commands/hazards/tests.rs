@@ -1,8 +1,9 @@
 use super::launch::LaunchFile;
-use super::{HazardsArgs, hazards};
+use super::{HazardsArgs, Report, hazards, read, remove_each};
 use results::judge::verdict::Exit;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 const KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../common/ptx/tests/kernels");
@@ -87,6 +88,24 @@ fn every_removal_is_noticed_and_json_says_so() {
     let object: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
     assert_eq!(object["unnoticed"], serde_json::json!([]));
     assert_eq!(object["synchronisation"], 1);
+}
+
+#[test]
+fn an_interrupted_search_counts_the_removals_that_it_left_out() {
+    let folder = TempDir::new().unwrap();
+    let args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
+    let (program, launch_file) = read(&args).unwrap();
+    let case = launch_file.case().unwrap();
+    let verdict = case.judge(&program, None).unwrap();
+    let removals = remove_each(&program, &case, &verdict, &AtomicBool::new(true)).unwrap();
+    assert!(removals.unnoticed.is_empty());
+    let report = Report {
+        synchronisation: verdict.sync_sites.len(),
+        not_removed: removals.not_made,
+        ..Report::default()
+    };
+    assert_eq!(report.exit(), Exit::Interrupted);
+    assert_eq!(report.text(), "interrupted: 1 of 1 removals were not made");
 }
 
 #[test]
