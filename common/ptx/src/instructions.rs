@@ -289,6 +289,7 @@ mod tests {
             "add.rz.f32 %f1, %f2, %f3",
             "atom.global.add.u32 %r1, [%rd1], 1",
             "ld.acquire.gpu.global.u32 %r1, [%rd1]",
+            "cp.async.bulk.wait_group 0",
             "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2, %r3, %r4}, \
              {%r5, %r6}, {%r1, %r2}",
         ] {
