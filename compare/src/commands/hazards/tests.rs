@@ -168,3 +168,17 @@ fn a_filling_is_a_number_or_a_word() {
         "{error:#}"
     );
 }
+
+#[test]
+fn the_recipes_launch_file_works_as_written() {
+    let file = fs::read_to_string(Path::new(KERNELS).join("ring.toml")).unwrap();
+    let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/recipes.md");
+    let page = fs::read_to_string(recipes).unwrap();
+    assert!(page.contains(&format!("```toml\n{file}```\n")));
+    let folder = TempDir::new().unwrap();
+    let mut args = arguments(&folder, &kernel("ring.ptx"), &file);
+    args.suppress = true;
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    assert!(page.contains(&answer.text), "{}", answer.text);
+}
