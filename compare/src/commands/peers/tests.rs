@@ -1007,7 +1007,10 @@ fn sequences_as_they_are_served_are_chosen_where_a_type_is_asked_for() {
     let flags = ["--shapes", "varlen_llm"];
     assert!(chosen(&ladder(), &flags).is_empty());
     let with_type = [&flags[..], &["--dtypes", "bf16"]].concat();
-    assert_eq!(chosen(&ladder(), &with_type), ["varlen_llm bf16 causal:  ()"]);
+    assert_eq!(
+        chosen(&ladder(), &with_type),
+        ["varlen_llm bf16 causal:  ()"]
+    );
 }
 
 #[test]
