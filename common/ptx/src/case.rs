@@ -5,8 +5,9 @@ use emulator::trace::{Access, Allocation, Counted, Hazard, Memory, Selection, Sy
 use emulator::{Fault, Launch, Place, Schedule, TensorMap, TensorMapError};
 use thiserror::Error;
 
+use crate::execute::Invocation;
 use crate::isa::half::{from_bf16, from_e4m3, from_f16, to_bf16, to_e4m3, to_f16};
-use crate::program::{Invocation, Program};
+use crate::program::Program;
 
 /// The element type of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ mod program;
 mod slots;
 mod step;
 
+pub use execute::Invocation;
 pub use isa::Fidelity;
 pub use parse::error::ParseError;
 pub use parse::{Entry, Module, Parameter};
-pub use program::{Invocation, Program};
+pub use program::Program;

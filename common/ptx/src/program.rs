@@ -1,11 +1,5 @@
 //! An entry ready to launch.
 
-use std::ffi::c_void;
-
-use emulator::Launch;
-use emulator::trace::{Access, Allocation};
-
-use crate::execute;
 use crate::parse::Parameter;
 use crate::step::{Constant, Slot, Step};
 
@@ -60,55 +54,5 @@ impl Program {
 
     pub fn instructions(&self) -> usize {
         self.steps.len()
-    }
-}
-
-/// A program and the arguments of one launch.
-#[derive(Debug)]
-pub struct Invocation<'a> {
-    pub(crate) program: &'a Program,
-    pub(crate) parameters: *const u8,
-    pub(crate) globals: Vec<u8>,
-    pub(crate) dynamic_shared_bytes: u32,
-}
-
-impl<'a> Invocation<'a> {
-    /// Binds a program to its parameters.
-    ///
-    /// # Safety
-    /// `parameters` is aligned as the entry declares and holds as many bytes as it takes; they and
-    /// all that they point to outlive the launch.
-    pub unsafe fn new(
-        program: &'a Program,
-        parameters: *const c_void,
-        dynamic_shared_bytes: usize,
-    ) -> Self {
-        Self {
-            program,
-            parameters: parameters.cast(),
-            globals: program.globals.clone(),
-            dynamic_shared_bytes: dynamic_shared_bytes as u32,
-        }
-    }
-
-    /// Returns the module's own variables, for the traced launch.
-    pub fn variables(&self) -> Allocation {
-        Allocation::whole(
-            "the module's variables",
-            self.globals.as_ptr(),
-            self.globals.len(),
-            Access::Output,
-        )
-    }
-
-    /// Makes `launch` one of this program. Its dynamic shared memory becomes all that a block has.
-    pub fn launch(&self, launch: &Launch) -> Launch {
-        let statics = self.program.static_shared_bytes as usize;
-        Launch {
-            entry: execute::thread,
-            params: std::ptr::from_ref(self).cast(),
-            dynamic_shared_bytes: statics + launch.dynamic_shared_bytes,
-            ..*launch
-        }
     }
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use emulator::Place;
 use emulator::guest::Site;
 
+use crate::parse::error::ParseError;
 use crate::parse::places::{Places, useful};
 use crate::parse::scan::{Piece, Scanner, split_operands};
 use crate::parse::{Entry, Module, Refusal};
@@ -20,6 +21,18 @@ use crate::step::{Guard, Op, Slot, Step};
 use names::Names;
 
 type Result<T> = std::result::Result<T, Refusal>;
+
+impl Module {
+    /// Decodes an entry.
+    ///
+    /// # Errors
+    ///
+    /// An entry that is not there, or what its body has that is refused.
+    pub fn entry(&self, name: &str) -> std::result::Result<Program, ParseError> {
+        let entry = self.find(name)?;
+        decode(self, entry, self.body(entry)).map_err(|refusal| refusal.of_file(&self.file))
+    }
+}
 
 /// An instruction as its text has it.
 #[derive(Clone, Copy, Debug)]

@@ -6,27 +6,8 @@
 use emulator::guest::{Product, Site};
 
 use super::Frame;
+use super::slab::{Header, MOST};
 use crate::step::{Op, Slot, Wgmma, WgmmaA};
-
-/// The most groups, and products, that a thread may have in flight.
-const MOST: usize = 256;
-
-/// What is in flight, as plain words of the slab.
-#[repr(C)]
-pub(super) struct Header {
-    /// The number of products so far.
-    issued: u64,
-    complete: u64,
-    first_group: u64,
-    /// The number of groups so far.
-    groups: u64,
-    /// The products up to the end of each group.
-    ends: [u64; MOST],
-    /// The registers of A of each product.
-    fragments: [[u32; 4]; MOST],
-}
-
-pub(super) const FIXED_WORDS: usize = size_of::<Header>() / 8;
 
 /// The mark of a register that a product holds as one of A; the rest is the product's number.
 const IS_FRAGMENT: u64 = 1 << 63;

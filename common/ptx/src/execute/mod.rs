@@ -14,18 +14,70 @@ mod wmma;
 
 use std::ffi::c_void;
 
+use emulator::Launch;
 use emulator::guest::{Site, Thread};
+use emulator::trace::{Access, Allocation};
 
-use crate::program::{Invocation, Program};
+use crate::program::Program;
 use crate::step::{Address, Op, Slot, Step};
 use flight::Flight;
 use slab::Slab;
+
+/// A program and the arguments of one launch.
+#[derive(Debug)]
+pub struct Invocation<'a> {
+    program: &'a Program,
+    parameters: *const u8,
+    globals: Vec<u8>,
+    dynamic_shared_bytes: u32,
+}
+
+impl<'a> Invocation<'a> {
+    /// Binds a program to its parameters.
+    ///
+    /// # Safety
+    /// `parameters` is aligned as the entry declares and holds as many bytes as it takes; they and
+    /// all that they point to outlive the launch.
+    pub unsafe fn new(
+        program: &'a Program,
+        parameters: *const c_void,
+        dynamic_shared_bytes: usize,
+    ) -> Self {
+        Self {
+            program,
+            parameters: parameters.cast(),
+            globals: program.globals.clone(),
+            dynamic_shared_bytes: dynamic_shared_bytes as u32,
+        }
+    }
+
+    /// Returns the module's own variables, for the traced launch.
+    pub fn variables(&self) -> Allocation {
+        Allocation::whole(
+            "the module's variables",
+            self.globals.as_ptr(),
+            self.globals.len(),
+            Access::Output,
+        )
+    }
+
+    /// Makes `launch` one of this program. Its dynamic shared memory becomes all that a block has.
+    pub fn launch(&self, launch: &Launch) -> Launch {
+        let statics = self.program.static_shared_bytes as usize;
+        Launch {
+            entry: thread,
+            params: std::ptr::from_ref(self).cast(),
+            dynamic_shared_bytes: statics + launch.dynamic_shared_bytes,
+            ..*launch
+        }
+    }
+}
 
 /// The body of each emulated thread: `Launch::entry`.
 ///
 /// # Safety
 /// `params` is an [`Invocation`] that outlives the launch, and the emulator calls this.
-pub(crate) unsafe extern "C-unwind" fn thread(params: *const c_void) {
+unsafe extern "C-unwind" fn thread(params: *const c_void) {
     // SAFETY: the caller's.
     let (invocation, running) = unsafe { (&*params.cast::<Invocation<'_>>(), Thread::running()) };
     Frame::start(running, invocation).run();

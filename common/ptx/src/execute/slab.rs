@@ -4,13 +4,32 @@ use std::cell::RefCell;
 
 use emulator::guest::POISON;
 
-use super::flight::{FIXED_WORDS, Header};
 use crate::program::Program;
 
 thread_local! {
     /// The slabs of the threads that this OS thread runs, by their number in the cluster.
     static SLABS: RefCell<Vec<Vec<u64>>> = const { RefCell::new(Vec::new()) };
 }
+
+/// The most groups, and products, that a thread may have in flight.
+pub(super) const MOST: usize = 256;
+
+/// What is in flight, as plain words of the slab.
+#[repr(C)]
+pub(super) struct Header {
+    /// The number of products so far.
+    pub(super) issued: u64,
+    pub(super) complete: u64,
+    pub(super) first_group: u64,
+    /// The number of groups so far.
+    pub(super) groups: u64,
+    /// The products up to the end of each group.
+    pub(super) ends: [u64; MOST],
+    /// The registers of A of each product.
+    pub(super) fragments: [[u32; 4]; MOST],
+}
+
+const FIXED_WORDS: usize = size_of::<Header>() / 8;
 
 /// Pointers into the slab of a thread, valid until its OS thread runs another block.
 #[derive(Clone, Copy)]

@@ -164,25 +164,18 @@ fn signs(table: &mut Table) {
     );
 }
 
+/// Returns whether a number lies above another one; -0 lies below +0.
+pub(super) fn lies_above(a: f32, b: f32) -> bool {
+    a > b || a == b && a.is_sign_positive()
+}
+
 /// Returns the larger value; a NaN loses against a number, and -0 lies below +0.
 fn larger(a: f32, b: f32) -> f32 {
     match (a.is_nan(), b.is_nan()) {
         (true, _) => b,
         (_, true) => a,
-        _ if a == b => {
-            if a.is_sign_negative() {
-                b
-            } else {
-                a
-            }
-        }
-        _ => {
-            if a < b {
-                b
-            } else {
-                a
-            }
-        }
+        _ if lies_above(a, b) => a,
+        _ => b,
     }
 }
 
@@ -190,20 +183,8 @@ fn smaller(a: f32, b: f32) -> f32 {
     match (a.is_nan(), b.is_nan()) {
         (true, _) => b,
         (_, true) => a,
-        _ if a == b => {
-            if a.is_sign_negative() {
-                a
-            } else {
-                b
-            }
-        }
-        _ => {
-            if b < a {
-                b
-            } else {
-                a
-            }
-        }
+        _ if lies_above(a, b) => b,
+        _ => a,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Arithmetic on values of 16 bits, alone and in pairs. Sums and products of such values are exact
 //! in FP64, so that a result is rounded once.
 
+use super::float::lies_above;
 use super::half::{from_bf16, from_f16, to_bf16, to_f16};
 use super::{Apply, Table};
 
@@ -68,20 +69,8 @@ fn larger<N: Narrow>(a: u16, b: u16) -> u16 {
         (true, true) => 0x7fff,
         (true, false) => b,
         (false, true) => a,
-        _ if x == y => {
-            if x.is_sign_negative() {
-                b
-            } else {
-                a
-            }
-        }
-        _ => {
-            if x < y {
-                b
-            } else {
-                a
-            }
-        }
+        _ if lies_above(x, y) => a,
+        _ => b,
     }
 }
 
@@ -91,20 +80,8 @@ fn smaller<N: Narrow>(a: u16, b: u16) -> u16 {
         (true, true) => 0x7fff,
         (true, false) => b,
         (false, true) => a,
-        _ if x == y => {
-            if x.is_sign_negative() {
-                a
-            } else {
-                b
-            }
-        }
-        _ => {
-            if y < x {
-                b
-            } else {
-                a
-            }
-        }
+        _ if lies_above(x, y) => b,
+        _ => a,
     }
 }
 

@@ -13,7 +13,6 @@ pub(crate) use declaration::{Declaration, Kind};
 pub(crate) use error::Refusal;
 pub(crate) use literal::{float_literal, integer_literal};
 
-use crate::program::Program;
 use error::ParseError;
 use places::Places;
 use scan::{Piece, Scanner};
@@ -128,12 +127,12 @@ impl Module {
         &self.entries
     }
 
-    /// Decodes an entry.
+    /// Finds an entry.
     ///
     /// # Errors
     ///
-    /// An entry that is not there, or what its body has that is refused.
-    pub fn entry(&self, name: &str) -> Result<Program, ParseError> {
+    /// An entry that is not there.
+    pub(crate) fn find(&self, name: &str) -> Result<&Entry, ParseError> {
         let Some(entry) = self.entries.iter().find(|entry| entry.name == name) else {
             let names: Vec<&str> = self.entries.iter().map(|it| it.name.as_str()).collect();
             return Err(ParseError::NoEntry {
@@ -142,8 +141,12 @@ impl Module {
                 known: names.join(", "),
             });
         };
-        let body = Scanner::at(&self.text, entry.body);
-        crate::decode::decode(self, entry, body).map_err(|refusal| refusal.of_file(&self.file))
+        Ok(entry)
+    }
+
+    /// Returns the text of an entry's body.
+    pub(crate) fn body(&self, entry: &Entry) -> Scanner<'_> {
+        Scanner::at(&self.text, entry.body)
     }
 }
 
