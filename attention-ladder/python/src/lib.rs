@@ -315,24 +315,49 @@ fn call_memory<'py>(
     memory.bind(py).getattr(name)?.call1((argument,))
 }
 
+/// A checked call: addresses on a GPU, of no thread.
+trait Call {
+    /// Enqueues it on a stream; the message of a failure is this thread's.
+    fn enqueue(&self, device: i32, stream: *mut c_void) -> Result<(), i32>;
+}
+
+impl Call for Checked {
+    fn enqueue(&self, device: i32, stream: *mut c_void) -> Result<(), i32> {
+        // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their
+        // elements lie, and the stream is its current one. PyTorch's allocator gives memory that
+        // was freed on a stream to that stream alone, and all of it is the primary context's, which
+        // green contexts share.
+        unsafe { ladder::launch(self, device, stream) }
+    }
+}
+
 /// A launch that needs no GIL.
-struct Launch {
-    call: Checked,
+struct Launch<C> {
+    call: C,
     device: i32,
     stream: *mut c_void,
 }
 
 // SAFETY: addresses on a GPU and a handle of the driver, neither of which is of a thread.
-unsafe impl Send for Launch {}
+unsafe impl<C: Call> Send for Launch<C> {}
 
-impl Launch {
-    /// Launches; the message of a failure is this thread's.
-    fn launch(self) -> Result<(), i32> {
-        // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their
-        // elements lie, and the stream is its current one. PyTorch's allocator gives memory that
-        // was freed on a stream to that stream alone, and all of it is the primary context's, which
-        // green contexts share.
-        unsafe { ladder::launch(&self.call, self.device, self.stream) }
+impl<C: Call> Launch<C> {
+    /// Makes one on PyTorch's current stream.
+    fn new(py: Python<'_>, call: C, device: i32) -> PyResult<Self> {
+        Ok(Self {
+            call,
+            device,
+            stream: dlpack::stream(py, device)?,
+        })
+    }
+
+    fn launch(self, py: Python<'_>) -> PyResult<()> {
+        py.detach(move || self.enqueue()).map_err(failed)
+    }
+
+    /// Enqueues it; a closure that calls this holds all of it, which is `Send`.
+    fn enqueue(self) -> Result<(), i32> {
+        self.call.enqueue(self.device, self.stream)
     }
 }
 
@@ -510,12 +535,7 @@ impl<'py> Memory<'py> {
             None => null_mut(),
         };
         ladder::write_to(&mut call, new_output.as_ref(), new_lse).map_err(failed)?;
-        let launch = Launch {
-            stream: dlpack::stream(py, device)?,
-            call,
-            device,
-        };
-        py.detach(move || launch.launch()).map_err(failed)
+        Launch::new(py, call, device)?.launch(py)
     }
 
     /// Fills the tensors without a launch, since there are no elements or no keys.

@@ -2,7 +2,7 @@
 
 use crate::dlpack::{self, Kind, Tensor};
 use crate::{
-    ElementType, Object, call_memory, failed, increment_version, read_optional,
+    Call, ElementType, Launch, Object, call_memory, failed, increment_version, read_optional,
     refuse_unfit_output, softmax_scale,
 };
 use attention_ladder::{
@@ -386,21 +386,11 @@ fn clamped(value: i64) -> i32 {
     value.clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }
 
-/// A launch that needs no GIL.
-struct Launch {
-    call: CheckedVarlen,
-    device: i32,
-    stream: *mut c_void,
-}
-
-// SAFETY: addresses on a GPU and a handle of the driver, neither of which is of a thread.
-unsafe impl Send for Launch {}
-
-impl Launch {
-    fn launch(self) -> Result<(), i32> {
+impl Call for CheckedVarlen {
+    fn enqueue(&self, device: i32, stream: *mut c_void) -> Result<(), i32> {
         // SAFETY: as for `sdpa`: the arguments hold the tensors, whose memory is the current
         // stream's. Lengths and pages are what the caller put there.
-        unsafe { ladder::launch_varlen(&self.call, self.device, self.stream) }
+        unsafe { ladder::launch_varlen(self, device, stream) }
     }
 }
 
@@ -457,12 +447,7 @@ impl<'py> Objects<'_, 'py> {
         };
         let output = describe(&dlpack::read("out", &out)?, layout)?.tensor;
         ladder::write_varlen_to(&mut call, &output, lse_address).map_err(failed)?;
-        let launch = Launch {
-            stream: dlpack::stream(py, device)?,
-            call,
-            device,
-        };
-        py.detach(move || launch.launch()).map_err(failed)?;
+        Launch::new(py, call, device)?.launch(py)?;
         result(out, lse)
     }
 
