@@ -21,6 +21,7 @@ use common::problem::{Dtype, Mask, Problem, parse_shape};
 use common::stage::{Attention, Kernel, LoadedStage, Prepared};
 use common::tier0::SCHEDULES;
 use emulator::Schedule;
+use measure::instrument::find::NVCC;
 use ptx::{Module, Program};
 
 fn root() -> PathBuf {
@@ -29,20 +30,6 @@ fn root() -> PathBuf {
         .nth(2)
         .unwrap()
         .to_path_buf()
-}
-
-/// Returns an nvcc of this machine, as the build scripts search it.
-fn nvcc() -> Option<PathBuf> {
-    let named = std::env::var_os("NVCC").map(PathBuf::from);
-    let home = std::env::var_os("CUDA_HOME").map(|home| Path::new(&home).join("bin/nvcc"));
-    let own = root().join(".cuda/nvidia/cu13/bin/nvcc");
-    let on_path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .map(|folder| folder.join("nvcc"))
-        .find(|path| path.is_file());
-    [named, home, on_path, Some(own)]
-        .into_iter()
-        .flatten()
-        .find(|path| path.is_file())
 }
 
 /// Returns a stage's PTX, which one test compiles for all.
@@ -55,11 +42,13 @@ fn compiled(stage: &str) -> Option<String> {
 
 /// Compiles a stage's source to PTX, unless an earlier run has compiled the same.
 fn compile(stage: &str) -> Option<String> {
-    let Some(compiler) = nvcc() else {
-        let reason = "nvcc is not here; run scripts/cuda-toolkit, or set NVCC";
-        assert!(std::env::var_os("CI").is_none(), "{reason}");
-        println!("not checked: {reason}");
-        return None;
+    let compiler = match NVCC.find() {
+        Ok(tool) => tool.path,
+        Err(reason) => {
+            assert!(std::env::var_os("CI").is_none(), "{reason}");
+            println!("not checked: {reason}");
+            return None;
+        }
     };
     let mut command = Command::new(compiler);
     command
