@@ -129,16 +129,15 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     run.set_tools(Source::ComputeSanitizer, vec![version]);
     let mut bars = Progress::default();
     let mut outcomes = Outcomes::default();
-    for (index, subject) in subjects.iter().enumerate() {
-        bars.step("sanitize", subject.as_str(), index, subjects.len());
-        let checks = sanitizer.check_all(&launches(subject, run.run.session.device))?;
-        if checks.is_empty() {
-            continue; // it supports none of the problems, as on a device with too little memory
-        }
-        let row = Row::sanitized(subject.clone(), &checks);
-        // Each row is written at once: an interrupt loses one.
-        if outcomes.add(&row) {
-            run.append([row])?;
+    let mut finished = 0;
+    for batch in subjects.chunks(variants_at_once()) {
+        bars.step("sanitize", batch[0].as_str(), finished, subjects.len());
+        finished += batch.len();
+        // The rows of a batch are written at once: an interrupt loses one batch.
+        for row in sanitizer.check_batch(batch, run.run.session.device)? {
+            if outcomes.add(&row) {
+                run.append([row])?;
+            }
         }
     }
     if !outcomes.is_any_decided {
@@ -150,6 +149,12 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let has_failed = !outcomes.failed.is_empty();
     let exit = Exit::of(has_failed, !outcomes.inconclusive.is_empty());
     Ok(Answer::new(exit, text).noting(outcomes.failed))
+}
+
+/// Returns how many variants are checked at once: a process for each tool keeps a core busy, most of
+/// its time before the first launch.
+fn variants_at_once() -> usize {
+    (rayon::current_num_threads() / TOOLS.len()).max(1)
 }
 
 fn launches(subject: &Subject, device: Option<DeviceLimits>) -> Launches {
@@ -199,6 +204,24 @@ struct Sanitizer {
 }
 
 impl Sanitizer {
+    /// Checks some variants at once. Returns no row of a variant that supports none of the problems,
+    /// as on a device with too little memory.
+    fn check_batch(
+        &self,
+        batch: &[Subject],
+        device: Option<DeviceLimits>,
+    ) -> anyhow::Result<Vec<Row>> {
+        let rows: anyhow::Result<Vec<Option<Row>>> = batch
+            .par_iter()
+            .map(|subject| {
+                let checks = self.check_all(&launches(subject, device))?;
+                let row = (!checks.is_empty()).then(|| Row::sanitized(subject.clone(), &checks));
+                Ok(row)
+            })
+            .collect();
+        Ok(rows?.into_iter().flatten().collect())
+    }
+
     /// Runs all tools at once. Returns no check of a tool under which the variant supports none of
     /// the problems.
     fn check_all(&self, launches: &Launches) -> anyhow::Result<Vec<ToolFindings>> {
