@@ -1041,6 +1041,7 @@ def with_gpu():
         print(f"{name}: {', '.join(dict.fromkeys(kernels[name]))}")
 
     AmongTensors("cuda").run()
+    served.run("cuda")
     for dtype, is_causal, rows in itertools.product((F16, BF16), (False, True), (1, 17, 512, 2048)):
         q, k, v = made(8, 32, 8, rows, rows, 64, dtype=dtype)
         invariant = functools.partial(attention_ladder.sdpa, is_causal=is_causal, batch_invariant=True)
