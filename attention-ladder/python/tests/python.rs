@@ -89,6 +89,15 @@ fn python_imports_the_module_and_is_told_what_is_missing() {
     );
 }
 
+#[test]
+fn a_serving_loop_stays_right_and_leaks_nothing() {
+    let Some(installed) = Installed::new() else {
+        return;
+    };
+    let text = succeeded(installed.run(RUN, &["tests/serving.py"]));
+    assert!(text.contains("all pages free"), "{text}");
+}
+
 /// PyTorch's annotations, which both need, are read once.
 #[test]
 fn a_users_program_and_the_package_pass_mypy_in_strict_mode() {
