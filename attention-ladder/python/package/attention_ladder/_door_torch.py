@@ -11,6 +11,7 @@ from ._dispatch import DENSE_HEAD_DIMS, Given
 from ._served import Sequences
 
 NAME = "attention_ladder"
+# The last is not in PyTorch 2.11.
 _DENSE, _PACKED, _INPLACE = (
     "_scaled_dot_product_flash_attention",
     "_flash_attention_forward",
@@ -42,9 +43,11 @@ class Kernels:
     """PyTorch's operators for CUDA, ours while it is active: PyTorch's own take what ours refuse."""
 
     def __init__(self) -> None:
-        self._own = {name: torch.library.get_kernel(f"aten::{name}", "CUDA") for name in (_DENSE, _PACKED, _INPLACE)}
+        functions = {_DENSE: attend_dense, _PACKED: attend_packed, _INPLACE: attend_in_place}
+        present = {name: function for name, function in functions.items() if hasattr(torch.ops.aten, name)}
+        self._own = {name: torch.library.get_kernel(f"aten::{name}", "CUDA") for name in present}
         library = torch.library.Library("aten", "IMPL", "CUDA")  # type: ignore[no-untyped-call]
-        for name, function in ((_DENSE, attend_dense), (_PACKED, attend_packed), (_INPLACE, attend_in_place)):
+        for name, function in present.items():
             library.impl(name, self._with_fallback(name, function), "CUDA", with_keyset=True)  # type: ignore[no-untyped-call]
         self._library: torch.library.Library | None = library
 
