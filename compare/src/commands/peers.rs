@@ -42,7 +42,7 @@ Examples:
 function for caches
   compare peers --shapes mission,1x8:2x512x64 --masks causal
   compare peers --shapes varlen_llm,mixed --dtypes bf16   sequences as they are served: by \
-FlashAttention's functions for them, and torch.nn.attention.varlen
+FlashAttention's functions for them, FlashInfer's wrappers and torch.nn.attention.varlen
   compare peers --dtypes e4m3                   against FP8 of cuDNN (package \
 nvidia-cudnn-frontend) and FlashAttention-3
 

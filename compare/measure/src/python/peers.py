@@ -123,14 +123,15 @@ class Peer:
     context: Callable = contextlib.nullcontext
     # [batch, heads, rows, head_dim]; otherwise [batch, rows, heads, head_dim].
     heads_first: bool = True
-    # Whether it takes equal sequences in dense tensors, and sequences as they are served.
+    # Whether it takes equal sequences in dense tensors, those of decoding among them, and sequences as they are served.
     dense: bool = True
+    decodes: bool = True
     serves: bool = False
 
 
 HALVES, CODES = ("f16", "bf16"), ("e4m3",)
 # The packages whose versions a session records; tokenspeed-fa3 is a wheel of FlashAttention-3.
-PACKAGES = ("flash-attn-4", "flash-attn-3", "tokenspeed-fa3", "triton", "nvidia-cudnn-frontend")
+PACKAGES = ("flash-attn-4", "flash-attn-3", "tokenspeed-fa3", "flashinfer-python", "triton", "nvidia-cudnn-frontend")
 # A peer's name, the method of `Worker` that makes it, with which argument, and its element types.
 LIBRARIES = (
     ("torch-default", "sdpa", None, HALVES),
@@ -141,6 +142,8 @@ LIBRARIES = (
     ("flash-attn-3-fp8", "flash_attention", "flash_attn_interface", CODES),
     ("cudnn-fp8", "cudnn_frontend", "cudnn", CODES),
     ("torch-varlen", "varlen", "torch.nn.attention.varlen", HALVES),
+    ("flashinfer", "flashinfer", "wrapper", HALVES),
+    ("flashinfer-xqa", "flashinfer", "xqa", HALVES),
 )
 
 
@@ -239,6 +242,8 @@ class Worker:
         self.peers, self.absent = {}, {}
         self.graphs = {}
         self.served = None
+        # What libraries have planned for the problem.
+        self.planned = {}
         self.candidate, self.arenas, self.kept = None, {}, []
 
     def add(self, name, library, argument, dtypes):
@@ -290,7 +295,27 @@ class Worker:
         def call(q, k, v):
             return self.served.torch_varlen(function, q, k, v, self.causal, self.scale)
 
+        return Peer(call, dtypes, heads_first=False, dense=False, decodes=False, serves=True)
+
+    def flashinfer(self, kind, dtypes):
+        """The first call of a problem plans, and compiles what no call has needed before."""
+        module = importlib.import_module("flashinfer")
+
+        def call(q, k, v):
+            if kind not in self.planned:
+                self.planned[kind] = self.planned_flashinfer(module, kind, q, k)
+            return self.planned[kind](q, k, v)
+
         return Peer(call, dtypes, heads_first=False, dense=False, serves=True)
+
+    def planned_flashinfer(self, module, kind, q, k):
+        batch, queries, keys = self.contents[0][0].shape[0], *(tensor.shape[2] for tensor in self.contents[0][:2])
+        equal = Serving([[queries, keys]] * batch, packed=False, window=[None, None], sinks=[], softcap=None, page_rows=None)
+        served = self.served or Served(self.torch, self.device, equal, [queries, keys])
+        library = FlashInfer(module, served, q, k, self.causal, self.scale)
+        if kind == "xqa":
+            return flattened(library.xqa())
+        return flattened(library.wrapper(is_cache=self.lengths is not None or served.is_cache))
 
     def cudnn_frontend(self, module, dtypes):
         """PyTorch does not pass E4M3 to cuDNN."""
@@ -382,7 +407,8 @@ class Worker:
             "gpu": device and device.name,
             "uuid": str(getattr(device, "uuid", "unknown")),
             "peers": [
-                {"name": name, "dtypes": peer.dtypes, "dense": peer.dense, "serves": peer.serves} for name, peer in self.peers.items()
+                {"name": name, "dtypes": peer.dtypes, "dense": peer.dense, "decodes": peer.decodes, "serves": peer.serves}
+                for name, peer in self.peers.items()
             ],
             "absent": [{"subject": name, "by": "peers", "note": reason} for name, reason in self.absent.items()],
         }
@@ -535,6 +561,7 @@ class Worker:
     def problem(self, command):
         torch = self.torch
         self.graphs.clear()
+        self.planned.clear()
         self.sets, self.contents = {}, []
         torch.cuda.empty_cache()
         self.causal, self.scale = command["causal"], command["scale"]

@@ -1,5 +1,5 @@
 # What libraries are called with where sequences are as they are served: rows one after the other, keys in pages, windows, sinks and caps.
-# peers.py follows this file.
+# flashinfer.py and peers.py follow this file.
 import dataclasses
 import functools
 import inspect
@@ -51,6 +51,12 @@ class Served:
         order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(self.SEED)).tolist()
         table = [[order.pop() for _ in range(count)] for count in counts]
         return self.whole([entries + [0] * (max(counts) - len(entries)) for entries in table])
+
+    @property
+    def is_cache(self):
+        """Whether there are rows or pages of K and V beyond what a sequence uses."""
+        has_unused = not self.serving.packed and any(keys != self.rows[1] for _, keys in self.serving.sequences)
+        return self.table is not None or has_unused
 
     @property
     def is_packed(self):
@@ -117,7 +123,7 @@ class Served:
             else:
                 options |= {"seqused_k": self.keys, "page_table": self.table}
             return first(module.flash_attn_varlen_func(q, k, v, **options))
-        if any(keys != self.rows[1] for _, keys in self.serving.sequences):
+        if self.is_cache:
             if cached is None:
                 raise NotImplementedError("it takes no lengths of dense keys")
             return first(cached(q, k, v, **self.options(cached, causal, scale), cache_seqlens=self.keys))

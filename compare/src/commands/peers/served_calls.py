@@ -86,6 +86,86 @@ def varlen_attn(q, k, v, cu_q, cu_k, max_q, max_k, *, scale=None, window_size=(-
     return torch.cat(each(split(q, cu_q), *keys, False, scale, window_size)).to(q.dtype)
 
 
+class Wrapper:
+    """FlashInfer's, which is planned before it runs."""
+
+    def __init__(self, workspace, layout, **compiled):
+        assert layout == "NHD" and not workspace.any(), "its counters are zero before the first use"
+        self.compiled = compiled
+
+    def plan_masked(self, name, causal, sm_scale, window_left, logits_soft_cap, q_data_type, kv_data_type):
+        assert q_data_type == kv_data_type == torch.bfloat16, "it takes float16 otherwise"
+        CALLED.append(f"plan {name}")
+        self.mask = causal, sm_scale, (window_left, None), logits_soft_cap
+
+    def attend(self, queries, keys, out, sinks=None):
+        CALLED.append("run")
+        out.copy_(torch.cat(each(queries, *keys, *self.mask, sinks)))
+        return out
+
+
+class Ragged(Wrapper):
+    def plan(self, qo_indptr, kv_indptr, heads_q, heads_kv, head_dim, *, causal, **options):
+        assert (heads_q, heads_kv, head_dim) == (4, 2, 64)
+        self.plan_masked("ragged", causal, **options)
+        self.starts = qo_indptr, kv_indptr
+
+    def run(self, q, k, v, *, out):
+        return self.attend(split(q, self.starts[0]), [split(of, self.starts[1]) for of in (k, v)], out)
+
+
+class Paged(Wrapper):
+    NAME = "paged"
+
+    def plan(self, qo_indptr, indptr, indices, last, heads_q, heads_kv, head_dim, page_size, *, causal, **options):
+        assert (heads_q, heads_kv, head_dim) == (4, 2, 64)
+        self.plan_masked(f"{self.NAME} {page_size}", causal, **options)
+        self.starts, self.pages, self.rows = qo_indptr, split(indices, indptr), page_size
+        self.lengths = (indptr.diff() - 1).clamp(min=0) * page_size + last
+
+    def run(self, q, caches, *sinks, out):
+        assert all(cache.shape[1] == self.rows for cache in caches)
+        return self.attend(split(q, self.starts), [gathered(cache, self.pages, self.lengths) for cache in caches], out, *sinks)
+
+
+class Sinks(Paged):
+    NAME = "sinks"
+
+    def plan_masked(self, name, causal, sm_scale, window_left, *others, **options):
+        assert self.compiled == {
+            "q_data_type": torch.bfloat16, "kv_data_type": torch.bfloat16, "window_left": window_left, "head_dim_qk": 64, "head_dim_vo": 64,
+        }
+        super().plan_masked(name, causal, sm_scale, window_left, *others, **options)
+
+    def run(self, q, caches, sinks, scale, *, out):
+        assert scale == self.mask[1]
+        return super().run(q, caches, sinks, out=out)
+
+
+class Decode(Paged):
+    NAME = "decode"
+
+    def plan(self, indptr, *others, q_len_per_req, **options):
+        assert self.compiled == {"use_tensor_cores": True}
+        starts = torch.arange(len(indptr)) * q_len_per_req
+        super().plan(starts, indptr, *others, causal=q_len_per_req > 1, **options)
+
+
+def xqa_batch_decode_with_kv_cache(
+    q, caches, workspace_buffer, block_tables, seq_lens, max_seq_len, bmm1_scale, bmm2_scale, window_left, sinks, kv_layout, out
+):
+    CALLED.append(f"xqa {caches[0].shape[1]}")
+    assert kv_layout == "NHD" and max_seq_len == max(seq_lens) and bmm2_scale == 1 and not workspace_buffer.any()
+    keys = [gathered(cache, block_tables, seq_lens) for cache in caches]
+    out.copy_(torch.cat(each(q[:, None], *keys, False, bmm1_scale, (window_left, None), 0, sinks)))
+    return out
+
+
+sys.modules["flashinfer"] = types.SimpleNamespace(
+    BatchPrefillWithRaggedKVCacheWrapper=Ragged, BatchPrefillWithPagedKVCacheWrapper=Paged, BatchDecodeWithPagedKVCacheWrapper=Decode,
+    BatchAttentionWithAttentionSinkWrapper=Sinks,
+    decode=types.SimpleNamespace(xqa_batch_decode_with_kv_cache=xqa_batch_decode_with_kv_cache),
+)
 sys.modules["flash_attn_interface"] = types.SimpleNamespace(
     flash_attn_func=flash_attn_func, flash_attn_varlen_func=without_sinks, flash_attn_with_kvcache=flash_attn_with_kvcache
 )
@@ -93,10 +173,12 @@ sys.modules["flash_attn"] = types.SimpleNamespace()
 sys.modules["flash_attn.cute"] = types.SimpleNamespace(flash_attn_func=flash_attn_func, flash_attn_varlen_func=flash_attn_varlen_func)
 sys.modules["torch.nn.attention.varlen"] = types.SimpleNamespace(varlen_attn=varlen_attn)
 for library in LIBRARIES:
-    if library[0] in ("flash-attn-3", "flash-attn-4", "torch-varlen"):
+    if library[0] in ("flash-attn-3", "flash-attn-4", "torch-varlen", "flashinfer", "flashinfer-xqa"):
         WORKER.add(*library)
 
 FOLDER = tempfile.TemporaryDirectory()
+# What a problem without `serving` is.
+EQUAL = {"sequences": None, "window": [None, None], "sinks": [], "softcap": None}
 
 
 def described(sequences, rows, **serving):
@@ -115,7 +197,7 @@ def described(sequences, rows, **serving):
 
 def outcome(name, causal, problem):
     WORKER.problem({**problem, "causal": causal})
-    peer, serving = WORKER.peers[name], problem["serving"]
+    peer, serving = WORKER.peers[name], problem["serving"] or EQUAL
     WORKER.put(peer, lambda content, *_: content)
     CALLED.clear()
     try:
@@ -124,27 +206,49 @@ def outcome(name, causal, problem):
         return str(error)
     expected = torch.zeros_like(output, dtype=torch.float64)
     sinks = torch.tensor(serving["sinks"]) if serving["sinks"] else None
-    for batch, (queries, keys) in enumerate(serving["sequences"]):
+    equal = [[WORKER.contents[0][0].shape[2], WORKER.contents[0][1].shape[2]]] * len(expected)
+    for batch, (queries, keys) in enumerate(serving["sequences"] or equal):
         q, k, v = (tensor[batch].transpose(0, 1)[:count] for tensor, count in zip(WORKER.contents[0], (queries, keys, keys)))
         one = attend(q, k, v, causal, 0.125, serving["window"], serving["softcap"], sinks)
         expected[batch, :, :queries] = one.transpose(0, 1)
     error = (output - expected).abs().max().item()
-    return f"{' '.join(CALLED)}: {'right' if error < 1e-2 else error}"
+    return f"{', '.join(CALLED)}: {'right' if error < 1e-2 else error}"
 
 
 UNEQUAL, DECODE = [[5, 9], [0, 3], [7, 7], [1, 20]], [[1, 9], [1, 20], [1, 3]]
 PROBLEMS = {
     "packed": described(UNEQUAL, (7, 20), packed=True),
     "pages": described(UNEQUAL, (7, 20), packed=True, page_rows=4),
-    "pages of one query each": described(DECODE, (1, 20), packed=True, page_rows=4),
+    "pages of one query each": described(DECODE, (1, 20), packed=True, page_rows=16),
     "window": described([[9, 9]], (9, 9), window=[3, None]),
     "sinks": described(UNEQUAL, (7, 20), packed=True, sinks=[0.5, -1.0, 2.0, 0.25]),
     "cap": described(UNEQUAL, (7, 20), packed=True, softcap=2),
     "lengths of dense keys": described([[7, 9], [7, 20]], (7, 20)),
 }
+CACHES = {
+    "decode": described([[1, 32], [1, 32]], (1, 32)),
+    "verify": described([[4, 32], [4, 32]], (4, 32)),
+    "a window of both sides": described([[9, 9]], (9, 9), window=[3, 1]),
+    "sinks and a window": described([[8, 32]], (8, 32), sinks=[0.5, -1.0, 2.0, 0.25], window=[5, None]),
+    "sinks of decoding": described(DECODE, (1, 20), packed=True, page_rows=16, sinks=[0.5, -1.0, 2.0, 0.25], window=[5, None]),
+}
+for case in "decode", "verify":
+    CACHES[case] |= {"decode": True, "serving": None}
+INFER = [name for name in WORKER.peers if name.startswith("flashinfer")]
+
+
+def again(name):
+    """What a second call of the last problem calls."""
+    CALLED.clear()
+    WORKER.peers[name].call(*WORKER.inputs(WORKER.peers[name])[0])
+    return ", ".join(CALLED)
+
+
 os.read(COMMANDS, 1 << 16)
 try:
     found = [f"{case}, {name}: {outcome(name, True, problem)}" for case, problem in PROBLEMS.items() for name in WORKER.peers]
+    found += [f"{case}, {name}: {outcome(name, case != 'a window of both sides', problem)}" for case, problem in CACHES.items() for name in INFER]
+    found += [f"again, {name}: {outcome(name, False, CACHES['decode'])}; {again(name)}" for name in INFER]
 except Exception as error:
     found = [describe(error)]
 print(json.dumps({"ok": found}), file=ANSWERS)

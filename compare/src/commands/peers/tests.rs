@@ -32,7 +32,8 @@ const STUB: &str = r#"
 import json, sys
 answers = {
     "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": "unknown",
-              "peers": [{"name": "torch-flash", "dtypes": ["f16", "bf16"], "dense": True, "serves": False}],
+              "peers": [{"name": "torch-flash", "dtypes": ["f16", "bf16"], "dense": True, "decodes": True,
+                         "serves": False}],
               "absent": [{"subject": "flash-attn", "by": "peers", "note": "not installed"}]},
     "prepare": 10.0,
     "finish": {"host_us": [20.0, 21.0], "e4m3_scale": 64.0, "sets": [0, 1]},
@@ -65,6 +66,7 @@ fn peer(name: &str) -> Peer {
         name: name.into(),
         dtypes: vec![Dtype::F16, Dtype::Bf16],
         dense: true,
+        decodes: true,
         serves: false,
     }
 }
@@ -1022,10 +1024,18 @@ fn a_peer_is_called_where_it_takes_the_sequences() {
     assert!(dense.takes(&problem("vit_72")), "a head_dim is no sequence");
     let varlen = Peer {
         dense: false,
+        decodes: false,
         serves: true,
         ..peer("torch-varlen")
     };
     assert!(!varlen.takes(&problem("mission")) && varlen.takes(&problem("varlen_encoder")));
+    let of_caches = Peer {
+        dense: false,
+        serves: true,
+        ..peer("flashinfer")
+    };
+    assert!(dense.takes(&problem("decode_8k")) && !varlen.takes(&problem("decode_8k")));
+    assert!(of_caches.takes(&problem("decode_8k")) && !of_caches.takes(&problem("mission")));
 }
 
 #[test]
@@ -1130,6 +1140,7 @@ sys.modules["torch.nn.attention"] = module(SDPBackend=module(MATH="MATH"), sdpa_
 sys.modules["torch.nn.attention.varlen"] = module(varlen_attn=None)
 sys.modules["torch.nn.attention.bias"] = module(causal_lower_right=lambda q, k: f"lower-right {q}:{k}")
 sys.modules["cudnn"] = module(create_handle=lambda: None)
+sys.modules["flashinfer"] = module()
 worker = object.__new__(Worker)
 worker.torch = module(nn=module(functional=module(scaled_dot_product_attention=sdpa)))
 worker.peers, worker.absent, worker.scale, worker.served = {}, {}, 1.0, None
@@ -1179,6 +1190,8 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
     flash-attn-3-fp8: e4m3
     cudnn-fp8: e4m3
     torch-varlen: f16 bf16
+    flashinfer: f16 bf16
+    flashinfer-xqa: f16 bf16
     ");
 }
 
