@@ -60,6 +60,9 @@ pub fn callable_peers(name: Option<&str>) -> Result<String, SessionError> {
     if !hello.absent.is_empty() {
         let absent = joined(hello.absent.iter().map(|row| &row.subject), ", ");
         description += &format!("; not {absent}");
+        if let Some(command) = newest::installation(&hello.software) {
+            description += &format!(" ({command})");
+        }
     }
     Ok(description)
 }

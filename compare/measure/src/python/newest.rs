@@ -15,7 +15,7 @@ struct Newest {
     wheel: &'static str,
 }
 
-const NEWEST: [Newest; 6] = [
+const NEWEST: [Newest; 7] = [
     Newest {
         package: "torch",
         version: "2.15.0",
@@ -46,6 +46,12 @@ const NEWEST: [Newest; 6] = [
         version: "4.0.0b36",
         wheel: "--pre flash-attn-4",
     },
+    // It compiles what is called, by nvcc and ninja.
+    Newest {
+        package: "flashinfer-python",
+        version: "0.7.4",
+        wheel: "flashinfer-python",
+    },
 ];
 
 /// Returns a sentence for each package that is older than the newest version known.
@@ -63,6 +69,17 @@ pub fn outdated(software: &BTreeMap<String, String>) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// Returns the command that installs the packages that are not there, if any are missing.
+pub fn installation(software: &BTreeMap<String, String>) -> Option<String> {
+    let mut command = "pip install".to_string();
+    for newest in &NEWEST {
+        if !software.contains_key(newest.package) {
+            command += &format!(" {}", newest.wheel);
+        }
+    }
+    (command != "pip install").then_some(command)
 }
 
 /// Returns the numbers of a version: 4, 0, 0 and 36 of `4.0.0b36`. What follows a `+` names a build.
@@ -125,5 +142,20 @@ mod tests {
     #[test]
     fn what_is_not_installed_is_not_named() {
         assert_eq!(outdated(&with("python", "3.12.3")), [""; 0]);
+    }
+
+    #[test]
+    fn a_command_installs_what_is_missing_and_nothing_else() {
+        let mut software = BTreeMap::new();
+        for newest in &NEWEST {
+            software.insert(newest.package.to_string(), newest.version.to_string());
+        }
+        assert_eq!(installation(&software), None);
+        software.remove("flashinfer-python");
+        software.remove("flash-attn-4");
+        assert_eq!(
+            installation(&software).unwrap(),
+            "pip install --pre flash-attn-4 flashinfer-python"
+        );
     }
 }
