@@ -1276,24 +1276,50 @@ fn sequences_as_they_are_served_are_laid_out_for_each_library() {
     packed, flash-attn-4: flash_attn_varlen_func: right
     packed, flash-attn-3: flash_attn_varlen_func: right
     packed, torch-varlen: varlen_attn enable_gqa: right
+    packed, flashinfer: plan ragged, run: right
+    packed, flashinfer-xqa: it takes one query of each sequence and no softcap
     pages, flash-attn-4: flash_attn_varlen_func: right
     pages, flash-attn-3: flash_attn_with_kvcache: right
     pages, torch-varlen: varlen_attn enable_gqa: right
+    pages, flashinfer: plan paged 4, run: right
+    pages, flashinfer-xqa: it takes one query of each sequence and no softcap
     pages of one query each, flash-attn-4: flash_attn_varlen_func: right
     pages of one query each, flash-attn-3: flash_attn_with_kvcache: right
     pages of one query each, torch-varlen: varlen_attn enable_gqa: right
+    pages of one query each, flashinfer: plan decode 16, run: right
+    pages of one query each, flashinfer-xqa: xqa 16: right
     window, flash-attn-4: flash_attn_func: right
     window, flash-attn-3: flash_attn_func: right
     window, torch-varlen: it takes packed sequences
+    window, flashinfer: plan ragged, run: right
+    window, flashinfer-xqa: it takes one query of each sequence and no softcap
     sinks, flash-attn-4: flash_attn_varlen_func: right
     sinks, flash-attn-3: it has no sinks
     sinks, torch-varlen: it has neither sinks nor a softcap
+    sinks, flashinfer: plan sinks 1, run: right
+    sinks, flashinfer-xqa: it takes one query of each sequence and no softcap
     cap, flash-attn-4: flash_attn_varlen_func: right
     cap, flash-attn-3: flash_attn_varlen_func: right
     cap, torch-varlen: it has neither sinks nor a softcap
+    cap, flashinfer: plan ragged, run: right
+    cap, flashinfer-xqa: it takes one query of each sequence and no softcap
     lengths of dense keys, flash-attn-4: it takes no lengths of dense keys
     lengths of dense keys, flash-attn-3: flash_attn_with_kvcache: right
     lengths of dense keys, torch-varlen: it takes packed sequences
+    lengths of dense keys, flashinfer: plan decode 4, run: right
+    lengths of dense keys, flashinfer-xqa: it takes one query of each sequence and no softcap
+    decode, flashinfer: plan decode 32, run: right
+    decode, flashinfer-xqa: xqa 32: right
+    verify, flashinfer: plan decode 32, run: right
+    verify, flashinfer-xqa: it takes one query of each sequence and no softcap
+    a window of both sides, flashinfer: its windows have no bound on keys behind the query
+    a window of both sides, flashinfer-xqa: its windows have no bound on keys behind the query
+    sinks and a window, flashinfer: plan sinks 32, run: right
+    sinks and a window, flashinfer-xqa: it takes one query of each sequence and no softcap
+    sinks of decoding, flashinfer: plan sinks 16, run: right
+    sinks of decoding, flashinfer-xqa: xqa 16: right
+    again, flashinfer: plan decode 32, run: right; run
+    again, flashinfer-xqa: xqa 32: right; xqa 32
     ");
 }
 
