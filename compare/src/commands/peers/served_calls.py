@@ -247,7 +247,9 @@ def again(name):
 os.read(COMMANDS, 1 << 16)
 try:
     found = [f"{case}, {name}: {outcome(name, True, problem)}" for case, problem in PROBLEMS.items() for name in WORKER.peers]
-    found += [f"{case}, {name}: {outcome(name, case != 'a window of both sides', problem)}" for case, problem in CACHES.items() for name in INFER]
+    for case, problem in CACHES.items():
+        is_causal = case not in ("decode", "a window of both sides")
+        found += [f"{case}, {name}: {outcome(name, is_causal, problem)}" for name in INFER]
     found += [f"again, {name}: {outcome(name, False, CACHES['decode'])}; {again(name)}" for name in INFER]
 except Exception as error:
     found = [describe(error)]
