@@ -43,7 +43,7 @@ class Kernels:
     """PyTorch's operators for CUDA, ours while it is active: PyTorch's own take what ours refuse."""
 
     def __init__(self) -> None:
-        functions = {_DENSE: attend_dense, _PACKED: attend_packed, _INPLACE: attend_in_place}
+        functions: dict[str, Callable[..., Any]] = {_DENSE: attend_dense, _PACKED: attend_packed, _INPLACE: attend_in_place}
         present = {name: function for name, function in functions.items() if hasattr(torch.ops.aten, name)}
         self._own = {name: torch.library.get_kernel(f"aten::{name}", "CUDA") for name in present}
         library = torch.library.Library("aten", "IMPL", "CUDA")  # type: ignore[no-untyped-call]
