@@ -27,6 +27,9 @@ pub struct Artifacts {
     pub traced_kernels: Option<Table>,
     /// The GPU code for every architecture built; `None` without nvcc.
     pub fatbin: Option<&'static [u8]>,
+    /// The file, on the machine that built it, of the PTX that the machine code for sm_90a was
+    /// assembled from; `None` without nvcc or the feature `emulated`.
+    pub ptx: Option<&'static str>,
     pub report_json: &'static str,
     pub caps: &'static str,
     /// The architectures that have its instructions (`sm_90a`); empty: all.

@@ -39,6 +39,16 @@ pub enum GpuBuild {
     },
 }
 
+impl GpuBuild {
+    /// Returns whether there is machine code for an architecture: `sm_90a`.
+    pub fn has_code_for(&self, name: &str) -> bool {
+        match self {
+            Self::Built(code) => code.architectures.iter().any(|build| build.name == name),
+            Self::Absent { .. } => false,
+        }
+    }
+}
+
 /// An image of GPU code and how it was compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuCode {

@@ -178,6 +178,7 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
         prefix: &package.prefix(),
         is_emulated,
         has_fatbin: matches!(gpu, GpuBuild::Built(_)),
+        has_ptx: gpu.has_code_for(INTERPRETED),
         sources: sources
             .files
             .keys()
@@ -376,11 +377,26 @@ fn fatbin_source(has_fatbin: bool) -> String {
     )
 }
 
+/// Where the emulator is, the PTX of this architecture is at hand: all stages are compiled for it.
+const INTERPRETED: &str = "sm_90a";
+
+fn ptx_source(has_ptx: bool) -> String {
+    if !has_ptx {
+        return "None".to_string();
+    }
+    format!(
+        "Some(concat!(env!(\"OUT_DIR\"), \"/{}\"))",
+        gpu::ptx_name(INTERPRETED)
+    )
+}
+
 /// The contents of `artifacts.rs`, which a stage includes.
 struct Artifacts<'a> {
     prefix: &'a str,
     is_emulated: bool,
     has_fatbin: bool,
+    /// Whether there is PTX for [`INTERPRETED`].
+    has_ptx: bool,
     /// The name and path of each source.
     sources: Vec<(&'a str, PathBuf)>,
     /// The caps of the stage's resources. They are read by rustc alone: a change compiles no kernel
@@ -407,6 +423,7 @@ impl Artifacts<'_> {
             traced = format!("Some({traced_table})");
         }
         let fatbin = fatbin_source(self.has_fatbin);
+        let ptx = ptx_source(self.has_ptx && self.is_emulated);
         let mut sources = String::new();
         for (name, path) in &self.sources {
             sources += &format!("        ({name:?}, include_str!({path:?})),\n");
@@ -420,6 +437,7 @@ impl Artifacts<'_> {
                  kernels: {table},\n    \
                  traced_kernels: {traced},\n    \
                  fatbin: {fatbin},\n    \
+                 ptx: {ptx},\n    \
                  report_json: include_str!(concat!(env!(\"OUT_DIR\"), \"/report.json\")),\n    \
                  caps: include_str!({caps:?}),\n    \
                  architectures: &{architectures:?},\n    \
@@ -463,6 +481,7 @@ mod tests {
             prefix: "stage0_scalar",
             is_emulated: true,
             has_fatbin: true,
+            has_ptx: true,
             sources: vec![("stage0/kernel.cu", "/repo/stage0/kernel.cu".into())],
             caps: Path::new("/repo/stage0/caps.csv"),
             architectures: &["sm_90a"],
@@ -475,6 +494,7 @@ mod tests {
         assert!(text.contains(
             "fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"
         ));
+        assert!(text.contains("ptx: Some(concat!(env!(\"OUT_DIR\"), \"/sm_90a.ptx\")),"));
         assert!(text.contains("(\"stage0/kernel.cu\", include_str!(\"/repo/stage0/kernel.cu\")),"));
         assert!(text.contains("traced_kernels: Some(stage0_scalar_traced_kernels),"));
         assert!(text.contains("caps: include_str!(\"/repo/stage0/caps.csv\"),"));
@@ -482,13 +502,14 @@ mod tests {
         let without = Artifacts {
             prefix: "stage0_scalar",
             is_emulated: false,
-            has_fatbin: false,
+            has_fatbin: true,
+            has_ptx: true,
             sources: vec![],
             caps: Path::new("caps.csv"),
             architectures: &[],
         }
         .source();
-        assert!(without.contains("fatbin: None,") && without.contains("traced_kernels: None,"));
+        assert!(without.contains("ptx: None,") && without.contains("traced_kernels: None,"));
     }
 
     #[test]

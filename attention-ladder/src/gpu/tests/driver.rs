@@ -25,6 +25,7 @@ impl Coded {
     fn load(stage: &'static dyn Attention) -> LoadedStage {
         let artifacts = Box::leak(Box::new(Artifacts {
             fatbin: Some(b"code"),
+            ptx: None,
             ..*stage.artifacts()
         }));
         LoadedStage::load(Box::leak(Box::new(Self(stage, artifacts)))).unwrap()

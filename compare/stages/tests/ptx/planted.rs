@@ -272,7 +272,7 @@ struct Subject {
 impl Subject {
     fn new(attention: &'static dyn Attention, symbol: &'static str) -> Option<Self> {
         let stage = LoadedStage::load(attention).unwrap();
-        let text = single_entry(&compiled(stage.info().id)?, symbol);
+        let text = single_entry(&compiled(&stage)?, symbol);
         Some(Self {
             stage,
             symbol,
