@@ -13,14 +13,14 @@
 
 namespace {
 
-// Rows x keys of a tile.
-template <class Element_, int HEAD_DIM_>
-struct Served128x128 {
+// CONSUMERS_ * 64 rows x 128 keys of a tile, with rings of K_SLOTS_ tiles of K and V_SLOTS_ of V.
+template <class Element_, int HEAD_DIM_, int CONSUMERS_, int K_SLOTS_, int V_SLOTS_>
+struct Tiles {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_;
-    static constexpr int CONSUMERS = 2; // warpgroups that compute in turns (ping-pong), with 64 rows each; one more loads
+    static constexpr int CONSUMERS = CONSUMERS_; // warpgroups that compute, with 64 rows each: two in turns (ping-pong). One more loads
     static constexpr int BLOCK_N = 128; // keys of a tile
-    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 3, V_SLOTS = HEAD_DIM == 64 ? 4 : 2; // of the rings
+    static constexpr int K_SLOTS = K_SLOTS_, V_SLOTS = V_SLOTS_; // of the rings
     static constexpr int ROW_SLOTS = 2; // tiles of rows: Q on its way or in use, O on its way out
     static constexpr int THREADS = (CONSUMERS + 1) * 128, WARPS = CONSUMERS * 4, BLOCK_M = WARPS * 16; // WARPS: that compute
     using RowTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
@@ -37,14 +37,19 @@ struct Served128x128 {
     static constexpr int Q_BOX_ROWS = 16, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Element::PROBABILITY;
     static constexpr bool LSE = true;
-    // Of a loading and of a computing thread: those of the launch, redistributed.
+    // Of a loading and of a computing thread: those of the launch, redistributed. Two warpgroups have enough of them as they are.
     static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
     static constexpr int TURN_BARRIER = 1; // and the next: a named barrier for each consumer's turn
     static_assert(K_SLOTS >= 2 && V_SLOTS >= 2, "a tile lands while another is read");
     static_assert(ROW_SLOTS >= 2, "a slot is freed when the next item has begun");
-    static_assert(CONSUMERS == 2, "two take turns");
+    static_assert(CONSUMERS == 1 || CONSUMERS == 2, "two take turns");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512, "a multiprocessor has 64K of them");
 };
+template <class Element, int HEAD_DIM>
+using Served128x128 = Tiles<Element, HEAD_DIM, 2, HEAD_DIM == 64 ? 4 : 3, HEAD_DIM == 64 ? 4 : 2>;
+// For decode, whose queries fill few rows: half of the products, and more of the keys on their way.
+template <class Element, int HEAD_DIM>
+using Served64x128 = Tiles<Element, HEAD_DIM, 1, HEAD_DIM == 64 ? 6 : 3, HEAD_DIM == 64 ? 6 : 3>;
 
 // Consumers: the warpgroup number `consumer`, with rows 64 * consumer to 64 * consumer + 63 of each item.
 template <class Preset>
@@ -73,8 +78,11 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         if (attn::elect_one()) attn::mbarrier_arrive(&ring.empty[slot]);
     };
     // Two warpgroups alternate over all tiles of all items, those that they do not see included: the other's turn has ended.
-    const auto take_turn = [&] { attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer); };
+    const auto take_turn = [&] {
+        if constexpr (Preset::CONSUMERS == 2) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer);
+    };
     const auto end_turn = [&] {
+        if constexpr (Preset::CONSUMERS == 1) return;
         if (consumer == 0) attn::named_barrier_arrive<Preset::TURN_BARRIER + 1, 256>();
         else attn::named_barrier_arrive<Preset::TURN_BARRIER, 256>();
     };
@@ -157,6 +165,8 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
             attn::ldmatrix_x4(q_frag[i], smem.row_tiles[rows.slot].at(warp * 16 + lane % 16, 2 * i + lane / 16));
         }
+        // All lanes have read Q, which O takes the place of; of two warpgroups the turn's barrier orders it.
+        if constexpr (Preset::CONSUMERS == 1) __syncwarp();
         smem.k.wait_full(k);
         take_turn();
         attn::start_qk(s, q_frag, smem.k_tiles[k.slot]);
@@ -238,12 +248,12 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
     // The barriers are initialised.
     __syncthreads();
     if (warpgroup == Preset::CONSUMERS) {
-        attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        if constexpr (Preset::CONSUMERS == 2) attn::give_registers_back<Preset::LOADER_REGISTERS>();
         const int warp = __shfl_sync(0xffffffffu, threadIdx.x % 128 / 32, 0);
         if (warp == 0) load<Preset>(served, smem);
         if (warp == 1) mend<Preset>(smem);
     } else {
-        attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        if constexpr (Preset::CONSUMERS == 2) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         consume<Preset>(served, smem, warpgroup);
     }
 }
@@ -251,3 +261,4 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
 } // namespace
 
 ATTN_SERVED_VARIANT(served, served_128x128, Served128x128)
+ATTN_SERVED_VARIANT(served, served_64x128, Served64x128)

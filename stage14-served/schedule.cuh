@@ -82,9 +82,10 @@ static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::find()
 template <class Preset>
 struct Schedule {
     static constexpr int LEVELS = 16, BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N;
-    static constexpr int MOST_HEADS_LOG = 3;  // one for each warp
+    static constexpr int MOST_HEADS_LOG = Preset::WARPS == 8 ? 3 : 2; // one for each warp
+    static constexpr int BLOCK_M_LOG = MOST_HEADS_LOG + 4;
     static constexpr int PACKED_QUERIES = 64; // at most, of a sequence whose tiles have rows of several heads
-    static_assert(Preset::WARPS == 1 << MOST_HEADS_LOG && BLOCK_M == Preset::WARPS * 16, "1, 2, 4 or 8 warps have the rows of one head");
+    static_assert(Preset::WARPS == 1 << MOST_HEADS_LOG && BLOCK_M == 1 << BLOCK_M_LOG, "1, 2, 4 or 8 warps have the rows of one head");
 
     // The chunk of 32 sequences, one for each lane, in which the last item was found.
     int level, first; // its level, the longest being 0, and its first sequence
@@ -171,8 +172,7 @@ struct Schedule {
     }
     // Those of this level. Whatever the launch says of its longest sequence, the first level has no upper and the last no lower limit.
     __device__ __forceinline__ TileRange tiles_of_level(const AttentionServed &served, Lengths of, int levels, int width) const {
-        const int rows_log = 7 - heads_log_of(served.launch.params.heads_q / served.launch.params.heads_kv, of.queries);
-        static_assert(BLOCK_M == 1 << 7, "the rows of a head in a tile are a power of two");
+        const int rows_log = BLOCK_M_LOG - heads_log_of(served.launch.params.heads_q / served.launch.params.heads_kv, of.queries);
         const int tiles = (of.queries + (1 << rows_log) - 1) >> rows_log, most = (levels - level) * width;
         return {level + 1 == levels ? 0 : tiles_within(served, of, rows_log, tiles, most - width),
                 level == 0 ? tiles : tiles_within(served, of, rows_log, tiles, most)};

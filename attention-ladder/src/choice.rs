@@ -1,6 +1,7 @@
 //! The stages of the library, and the models of their times.
 
 use common::choice::{Model, retain_listed};
+use common::problem::Problem;
 use common::stage::{Attention, LoadError, LoadedStage};
 
 /// The stages whose code is in the library, in the order of the ladder.
@@ -21,8 +22,21 @@ pub static STAGES: &[&dyn Attention] = &[
 /// all on average, and 1.24 times at worst.
 pub const VARIANTS: &str = include_str!("../choice/variants.txt");
 
-/// The variant of stage 14 that takes sequences, whatever they are.
-pub const SERVED_VARIANT: &str = "served-128x128";
+/// The rows of a tile of `served-64x128`, 16 for each query head or all of one.
+const DECODE_ROWS: usize = 64;
+
+/// Returns the variant of stage 14 for sequences. Where the queries of all heads that read the same
+/// keys fit into 64 rows, the smaller tile has half of the products and more keys on their way.
+pub fn served_variant(problem: &Problem) -> &'static str {
+    let shape = &problem.shape;
+    let group = shape.heads_q / shape.heads_kv;
+    let is_decode = matches!(group, 1 | 2 | 4) && shape.seq_q * group <= DECODE_ROWS;
+    if is_decode {
+        "served-64x128"
+    } else {
+        "served-128x128"
+    }
+}
 
 /// The files of `choice/`.
 const MODELS: &[&str] = &[
@@ -176,6 +190,40 @@ mod tests {
             let problem = Problem::new(parse_shape(shape).unwrap(), dtype, mask).unwrap();
             self.choose(&problem, Wanted::default()).unwrap()
         }
+    }
+
+    fn variant_of(extents: &str) -> &'static str {
+        let shape = parse_shape(extents).unwrap();
+        served_variant(&Problem::new(shape, Dtype::Bf16, Mask::Causal).unwrap())
+    }
+
+    #[test]
+    fn decode_of_a_group_in_one_small_tile_has_the_small_tile() {
+        assert_eq!(
+            variant_of("8x32:8x1:500x128+packed=even:1:1"),
+            "served-64x128"
+        );
+        assert_eq!(
+            variant_of("8x8:8x64:500x64+packed=even:1:1"),
+            "served-64x128"
+        );
+    }
+
+    /// Eight heads would read their keys twice, three would leave rows of a tile empty.
+    #[test]
+    fn other_groups_and_longer_queries_have_the_large_tile() {
+        assert_eq!(
+            variant_of("8x64:8x1:500x64+packed=even:1:1"),
+            "served-128x128"
+        );
+        assert_eq!(
+            variant_of("8x24:8x1:500x64+packed=even:1:1"),
+            "served-128x128"
+        );
+        assert_eq!(
+            variant_of("8x32:8x17:500x128+packed=even:1:1"),
+            "served-128x128"
+        );
     }
 
     #[test]

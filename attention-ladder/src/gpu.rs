@@ -47,9 +47,10 @@ struct Gpu {
     is_checking_lengths: bool,
 }
 
-/// The element type and head size that a kernel is compiled for.
+/// A kernel for sequences: its variant, and the element type and head size that it is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Instance {
+    variant: &'static str,
     dtype: Dtype,
     head_dim: usize,
 }
@@ -304,8 +305,10 @@ impl Gpu {
 
     /// Returns the plan for a problem of sequences. A context is current.
     fn served_plan(&self, problem: &Problem) -> Result<Plan, Failure> {
-        let prepared = self.served.prepare(choice::SERVED_VARIANT, problem)?;
+        let variant = choice::served_variant(problem);
+        let prepared = self.served.prepare(variant, problem)?;
         let key = Instance {
+            variant,
             dtype: problem.dtype,
             head_dim: problem.shape.compiled_head_dim(),
         };

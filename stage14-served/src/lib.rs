@@ -38,8 +38,8 @@ const AS_SERVED: &[Where] = &[
 
 const MISSION: &[Where] = &[Where::new("mission", Dtype::F16, Mask::Full)];
 
-/// The most query heads whose rows a tile of eight warps has, 16 for each warp.
-const MOST_HEADS_LOG: u32 = 3;
+/// The rows of a tile that a warp has: at least that many of each query head.
+const WARP_ROWS: usize = 16;
 
 /// The most queries of a sequence whose tiles have rows of several heads.
 const PACKED_QUERIES: usize = 64;
@@ -90,7 +90,8 @@ impl Attention for Served {
         let shape = &problem.shape;
         let heads = if shape.seq_q <= PACKED_QUERIES {
             let group = shape.heads_q / shape.heads_kv;
-            1 << group.trailing_zeros().min(MOST_HEADS_LOG)
+            let warps = kernel.block_m / WARP_ROWS;
+            1 << group.trailing_zeros().min(warps.ilog2())
         } else {
             1
         };

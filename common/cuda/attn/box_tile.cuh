@@ -9,14 +9,15 @@
 namespace attn {
 
 // ROWS x HEAD_DIM elements in boxes of at most 128 bytes of each row, one box after the other: FP16 of head_dim 128 lies in
-// two. Within a box the 16-byte chunks of a row are permuted by XOR with the number of 128 bytes that precede the row.
+// two, and so does that of head_dim 96, which reads half of the second. Within a box the 16-byte chunks of a row are permuted by XOR with the number of 128 bytes that precede the row.
 template <class Element_, int HEAD_DIM_, int ROWS_>
 struct BoxTile {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, ROWS = ROWS_;
-    static constexpr int ROW_BYTES = HEAD_DIM * static_cast<int>(sizeof(typename Element::Storage)), BYTES = ROWS * ROW_BYTES;
+    static constexpr int ELEMENT_BYTES = sizeof(typename Element::Storage), ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
     static constexpr int BOX_BYTES = ROW_BYTES < 128 ? ROW_BYTES : 128; // of a row: what TMA swizzles by
-    static constexpr int BOXES = ROW_BYTES / BOX_BYTES, BOX_COLS = HEAD_DIM / BOXES, CHUNKS = BOX_BYTES / 16;
+    static constexpr int BOXES = (ROW_BYTES + BOX_BYTES - 1) / BOX_BYTES, BOX_COLS = BOX_BYTES / ELEMENT_BYTES, CHUNKS = BOX_BYTES / 16;
+    static constexpr int BYTES = BOXES * ROWS * BOX_BYTES; // what TMA writes
     static_assert(ROWS % 8 == 0 && ROWS <= 256, "whole patterns of 8 rows, and what one box may have");
     static_assert(BOX_BYTES == 64 || BOX_BYTES == 128, "the widths of our boxes");
 

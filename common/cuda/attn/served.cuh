@@ -17,6 +17,8 @@
 
 #define ATTN_SERVED_VARIANT(family, name, Preset)                                                                      \
     ATTN_SERVED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d64), Preset<attn::F16, 64>)                               \
+    ATTN_SERVED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d96), Preset<attn::F16, 96>)                               \
     ATTN_SERVED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d128), Preset<attn::F16, 128>)                             \
     ATTN_SERVED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_bf16_d64), Preset<attn::BF16, 64>)                             \
+    ATTN_SERVED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_bf16_d96), Preset<attn::BF16, 96>)                             \
     ATTN_SERVED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_bf16_d128), Preset<attn::BF16, 128>)

@@ -13,6 +13,8 @@
 
 #define ATTN_SERVED_VARIANT(family, name, Preset)                                                                      \
     ATTN_SERVED_INSTANCE(family, name, _f16_d64, ATTENTION_F16, 64, Preset<attn::F16, 64>)                             \
+    ATTN_SERVED_INSTANCE(family, name, _f16_d96, ATTENTION_F16, 96, Preset<attn::F16, 96>)                             \
     ATTN_SERVED_INSTANCE(family, name, _f16_d128, ATTENTION_F16, 128, Preset<attn::F16, 128>)                          \
     ATTN_SERVED_INSTANCE(family, name, _bf16_d64, ATTENTION_BF16, 64, Preset<attn::BF16, 64>)                          \
+    ATTN_SERVED_INSTANCE(family, name, _bf16_d96, ATTENTION_BF16, 96, Preset<attn::BF16, 96>)                          \
     ATTN_SERVED_INSTANCE(family, name, _bf16_d128, ATTENTION_BF16, 128, Preset<attn::BF16, 128>)
