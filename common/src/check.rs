@@ -9,7 +9,7 @@ use crate::inputs::{Family, Inputs};
 use crate::placement::Placement;
 use crate::problem::Problem;
 use crate::reference::{Probability, Reference, reference};
-use crate::stage::{LoadedStage, Prepared, Unsupported};
+use crate::stage::{LoadedStage, NoPtx, Prepared, Unsupported};
 use crate::verdict::{GateId, GateResult};
 use emulator::{Fault, Place, Schedule};
 use std::fmt;
@@ -341,6 +341,34 @@ pub fn both_backends(
             let why = format!("the emulator gives no output: {end}");
             Ok(GateResult::fail(GateId::B1, why))
         }
+    }
+}
+
+/// Judges gate B2: what the first launch in the emulator left beside what nvcc's PTX of the same
+/// variant leaves, in the interpreter.
+pub fn both_front_ends(
+    stage: &LoadedStage,
+    variant: &str,
+    launched: &Launched,
+) -> Result<GateResult, NoOutput> {
+    let module = match stage.ptx() {
+        Ok(module) => module,
+        Err(why @ NoPtx::Unreadable(_)) => {
+            return Ok(GateResult::fail(GateId::B2, why.to_string()));
+        }
+        Err(why) => return Ok(GateResult::no_data(GateId::B2, why.to_string())),
+    };
+    let staged = launched.staged.of_launch(0);
+    let prepared = stage.prepare(variant, &staged.problem)?;
+    let first = prepare_launch(&prepared, &launched.staged, 0);
+    let program = match module.entry(&first.kernel.symbol) {
+        Ok(program) => program,
+        Err(refusal) => return Ok(GateResult::fail(GateId::B2, refusal.to_string())),
+    };
+    match emulated::execute_ptx(&first, staged, Schedule::InOrder, &program) {
+        Ok(interpreted) => Ok(gate::b2(&launched.runs[0].execution, &interpreted)),
+        Err(fault @ Fault::NoMemory { .. }) => Err(NoOutput::of_fault("PTX", &fault)),
+        Err(fault) => Ok(GateResult::fail(GateId::B2, format!("its PTX: {fault}"))),
     }
 }
 

@@ -248,6 +248,20 @@ pub struct LoadedStage {
     pub kernels: Vec<Kernel>,
     pub report: BuildReport,
     pub device: Option<DeviceLimits>,
+    #[cfg(feature = "emulated")]
+    ptx: std::sync::OnceLock<Result<ptx::Module, NoPtx>>,
+}
+
+/// The reason why there is no PTX of a stage to interpret.
+#[cfg(feature = "emulated")]
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NoPtx {
+    #[error("it was built without nvcc, or not for sm_90a")]
+    NotBuilt,
+    #[error("the PTX stays on the machine that built it: {path}: {reason}")]
+    Elsewhere { path: &'static str, reason: String },
+    #[error(transparent)]
+    Unreadable(#[from] ptx::ParseError),
 }
 
 impl fmt::Debug for LoadedStage {
@@ -302,7 +316,26 @@ impl LoadedStage {
             kernels,
             report,
             device: None,
+            #[cfg(feature = "emulated")]
+            ptx: std::sync::OnceLock::new(),
         })
+    }
+
+    /// Returns the PTX that the machine code for sm_90a was assembled from.
+    #[cfg(feature = "emulated")]
+    pub fn ptx(&self) -> Result<&ptx::Module, &NoPtx> {
+        self.ptx.get_or_init(|| self.read_ptx()).as_ref()
+    }
+
+    #[cfg(feature = "emulated")]
+    fn read_ptx(&self) -> Result<ptx::Module, NoPtx> {
+        let path = self.attention.artifacts().ptx.ok_or(NoPtx::NotBuilt)?;
+        let text = std::fs::read_to_string(path).map_err(|error| NoPtx::Elsewhere {
+            path,
+            reason: error.to_string(),
+        })?;
+        let name = format!("{}.ptx", self.info().id);
+        Ok(ptx::Module::parse(&name, &text)?)
     }
 
     pub fn info(&self) -> &'static StageInfo {

@@ -48,6 +48,8 @@ named! {
         C8 = "C8",
         /// The GPU agrees with the emulator.
         B1 = "B1",
+        /// What nvcc emits computes the emulator's bits.
+        B2 = "B2",
         /// No hazard on the emulator.
         H1 = "H1",
         /// Within its resources.

@@ -478,8 +478,8 @@ mod tests {
             .arg(kernel.parent().unwrap())
             .arg(source);
         let output = run(&mut command, "nvcc", &kernel.display().to_string()).unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let mut lines: Vec<&str> = text.lines().collect();
+        let printed_text = String::from_utf8(output.stdout).unwrap();
+        let mut lines: Vec<&str> = printed_text.lines().collect();
         lines.retain(|line| !line.starts_with('#'));
         lines.join("\n")
     }

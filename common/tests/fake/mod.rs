@@ -19,6 +19,7 @@ pub fn artifacts(kernels: Table, traced_kernels: Table) -> Artifacts {
         kernels,
         traced_kernels: Some(traced_kernels),
         fatbin: None,
+        ptx: None,
         report_json: r#"{"identity":"0","compiler":{"major":null,"description":"none"},
             "gpu":{"status":"absent","reason":"not built","remedy":"none"}}"#,
         caps: "",

@@ -596,7 +596,14 @@ impl<'c> Batch<'c> {
             .map(|(&case, result)| {
                 let outcome = result.and_then(|launched| {
                     let reference = &references[&launched.probability];
+                    let mut front_ends = Vec::new();
+                    if case.runs_ptx {
+                        let stage = loaded(stages, case.subject.stage());
+                        let variant = case.subject.name();
+                        front_ends.push(check::both_front_ends(stage, variant, &launched)?);
+                    }
                     let mut checked = launched.judge(reference);
+                    checked.gates.extend(front_ends);
                     if case.mode == Mode::Both {
                         let stage = loaded(stages, case.subject.stage());
                         let (variant, output) = (case.subject.name(), &checked.output);

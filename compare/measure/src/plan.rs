@@ -164,6 +164,8 @@ pub struct PlannedCase {
     pub mode: Mode,
     /// Whether it comes after all times: T2's many cases would keep them waiting.
     pub is_late: bool,
+    /// Whether the interpreter runs it, too, on the PTX that nvcc emits (gate B2).
+    pub runs_ptx: bool,
 }
 
 impl PlannedCase {
@@ -366,6 +368,7 @@ impl<'a> Cases<'a> {
             (_, Tier::T1) => cases.tier1(),
             (_, Tier::T2) => cases.tier2(),
         }
+        cases.choose_for_ptx();
         cases
     }
 
@@ -386,7 +389,28 @@ impl<'a> Cases<'a> {
             problem,
             mode: self.mode_here(problem.dtype, mode),
             is_late: self.is_late,
+            runs_ptx: false,
         });
+    }
+
+    /// Chooses the cases that the interpreter runs, too: for each element type the largest of
+    /// dense tensors and of sequences as they are served that it takes a moment for.
+    fn choose_for_ptx(&mut self) {
+        if self.backend != BackendKind::Emulated || self.variant.is_none() {
+            return;
+        }
+        for dtype in Dtype::ALL {
+            for is_dense in [true, false] {
+                let fitting = self.planned.iter_mut().filter(|case| {
+                    is_for_ptx(case)
+                        && case.problem.dtype == dtype
+                        && case.problem.is_dense() == is_dense
+                });
+                if let Some(largest) = fitting.max_by_key(|case| case.problem.scores()) {
+                    largest.runs_ptx = true;
+                }
+            }
+        }
     }
 
     /// Returns the mode of a case on this backend.
@@ -748,6 +772,17 @@ impl<'a> Cases<'a> {
         let is_in_tier = problem.has_claims() || self.tier == Tier::T2 && is_named;
         is_in_tier && is_timed(problem)
     }
+}
+
+/// The most scores of a problem that the interpreter of PTX runs: it takes a second for ten times as
+/// many.
+const PTX_SCORES: u64 = 25_000;
+
+/// Returns whether the interpreter may run a case: a small one of ordinary values.
+fn is_for_ptx(case: &PlannedCase) -> bool {
+    let family = case.source.family();
+    let is_ordinary = matches!(family, Some(Family::Normal | Family::RandomScales));
+    is_ordinary && case.problem.scores() <= PTX_SCORES
 }
 
 /// Returns whether T2 has a shape with this element type and mask. Of BF16 the masks alternate from

@@ -103,6 +103,11 @@ fn unmeasurable(
     let needs = [sanitized, compiled]
         .into_iter()
         .chain(needs_of_backends(plan))
+        .chain([Need::new(
+            GateId::B2,
+            not_compiled.is_none(),
+            not_compiled.unwrap_or_default(),
+        )])
         .chain(needs_of_stages(builds, plan));
     for need in needs.filter(|need| !need.is_met) {
         unmeasurable.entry(need.gate).or_insert(need.reason);
@@ -111,7 +116,7 @@ fn unmeasurable(
 }
 
 /// Returns the needs that the backend and the cases decide.
-fn needs_of_backends(plan: &Plan) -> [Need; 5] {
+fn needs_of_backends(plan: &Plan) -> [Need; 6] {
     let has = |modes: &[Mode]| plan.cases.iter().any(|case| modes.contains(&case.mode));
     [
         Need::new(
@@ -123,6 +128,12 @@ fn needs_of_backends(plan: &Plan) -> [Need; 5] {
             GateId::B1,
             has(&[Mode::Both]),
             "no case of this run ran on both backends; the cases of a tier do",
+        ),
+        Need::new(
+            GateId::B2,
+            plan.cases.iter().any(|case| case.runs_ptx),
+            "PTX is interpreted beside a small case in the emulator; a run of a tier with \
+             --backend emulated has one of each variant",
         ),
         Need::new(
             GateId::H1,

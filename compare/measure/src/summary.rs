@@ -423,6 +423,7 @@ mod tests {
             problem: claims_problem(Dtype::F16),
             mode: Mode::Plain,
             is_late: false,
+            runs_ptx: false,
         });
         let summed = |cases: &[&str]| {
             let mut run = testing::emulated().without(|_| true);

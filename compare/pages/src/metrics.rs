@@ -85,6 +85,11 @@ fn rule(gate: GateId) -> String {
              dtype and family",
             gate::B1_FACTOR
         ),
+        GateId::B2 => {
+            "the PTX that nvcc emits leaves, in the interpreter, the bits that the emulator's \
+                       build leaves, log-sum-exps included"
+                .into()
+        }
         GateId::H1 => "the emulator finds no race, no missing wait, no uninitialised read and no \
                        access out of bounds, and sees the whole output stored"
             .into(),

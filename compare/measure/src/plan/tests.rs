@@ -154,6 +154,18 @@ fn tier1_has_the_same_cases_of_every_variant_of_every_stage() {
     assert!(plan.scope.is_all());
 }
 
+#[test]
+fn the_interpreter_runs_the_largest_small_case_of_each_element_type() {
+    let plan = planned(request(), Emulated);
+    insta::assert_snapshot!(lines(plan.cases.iter().filter(|case| case.runs_ptx)), @"");
+}
+
+#[test]
+fn nothing_is_interpreted_on_a_gpu_or_of_a_candidate() {
+    let plan = planned(request(), Cuda);
+    assert!(plan.cases.iter().all(|case| !case.runs_ptx));
+}
+
 /// With f16 it is traced under every schedule, with E4M3 under one; its deeper ring under one.
 #[test]
 fn tier1_traces_a_default_variant_with_every_element_type() {

@@ -145,8 +145,8 @@ pub fn cases(view: &View<'_>, subject: &Subject) -> Option<f64> {
 pub const NEEDED: [GateId; 5] = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
 
 /// The gates that may have no data all the same: C4 does not apply to some problems, C8 only to
-/// kernels that write log-sum-exps, B1 only to problems of some tiers.
-const OPTIONAL: [GateId; 3] = [GateId::C4, GateId::C8, GateId::B1];
+/// kernels that write log-sum-exps, B1 and B2 only to problems of some tiers.
+const OPTIONAL: [GateId; 4] = [GateId::C4, GateId::C8, GateId::B1, GateId::B2];
 
 /// Returns whether a variant's latency may be shown: all correctness gates pass.
 pub fn is_green(view: &View<'_>, subject: &Subject, backend: BackendKind) -> bool {
@@ -175,7 +175,7 @@ pub fn is_green(view: &View<'_>, subject: &Subject, backend: BackendKind) -> boo
 pub fn measurable(view: &View<'_>, gate: GateId) -> bool {
     match view.run {
         Some(run) => !run.unmeasurable.contains_key(&gate),
-        None => gate != GateId::H1,
+        None => !matches!(gate, GateId::H1 | GateId::B2),
     }
 }
 
@@ -305,6 +305,7 @@ fn is_accounted_for(
         | GateId::C5
         | GateId::C6
         | GateId::B1
+        | GateId::B2
         | GateId::H1
         | GateId::R1 => false,
     }
