@@ -33,7 +33,7 @@ def doors(*names):
     module, dense, served = attention_ladder._doors, attention_ladder._dense, attention_ladder._served
     seen = module.is_on_gpu, module.capability
     if DEVICE == "cpu":
-        module.is_on_gpu, module.capability = lambda _: True, lambda _: (9, 0)
+        module.is_on_gpu, module.capability = lambda _: True, lambda _: 90
     for name in names:
         attention_ladder.install(name)
     with answered():

@@ -118,7 +118,7 @@ def stand_ins():
 def opened(name):
     """A door is open meanwhile, and tensors count as being on a GPU of Hopper."""
     kept = _doors.is_on_gpu, _doors.capability
-    _doors.is_on_gpu, _doors.capability = lambda _: True, lambda _: (9, 0)
+    _doors.is_on_gpu, _doors.capability = lambda _: True, lambda _: 90
     _doors._counts.clear()
     attention_ladder.install(name)
     try:
@@ -161,7 +161,7 @@ class Cases:
         q, k = made(2, 4, 8, 64), made(2, 2, 8, 64)
         assert "tensors are on cpu" in _doors.refusal(q, k, k)
         kept = _doors.is_on_gpu, _doors.capability
-        _doors.is_on_gpu, _doors.capability = lambda _: True, lambda _: (9, 0)
+        _doors.is_on_gpu, _doors.capability = lambda _: True, lambda _: 90
         try:
             assert _doors.refusal(q, k, k, is_served=True) is None
             for words, *given in (
@@ -179,10 +179,20 @@ class Cases:
                 assert reason is not None and words in reason, (words, reason)
             with torch.no_grad():
                 assert _doors.refusal(q, k.clone().requires_grad_(), k) is None
-            _doors.capability = lambda _: (8, 0)
+            _doors.capability = lambda _: 80
             assert _doors.refusal(q, k, k) is None and "need sm_90" in _doors.refusal(q, k, k, is_served=True)
         finally:
             _doors.is_on_gpu, _doors.capability = kept
+
+    def dynamo_reads_the_capability_of_a_gpu(self):
+        kept = _doors.is_on_gpu, _doors._capability
+        _doors.is_on_gpu, _doors._capability = lambda _: True, lambda _: 90
+        try:
+            q = made(1, 4, 8, 72)
+            step = lambda x: x if _doors.refusal(x, x, x, is_served=True) else x + 1  # noqa: E731
+            assert torch.equal(torch.compile(step, backend="eager", fullgraph=True)(q), q + 1)
+        finally:
+            _doors.is_on_gpu, _doors._capability = kept
 
     def pytorchs_door_takes_the_place_of_its_kernels_and_gives_it_back(self):
         operators = (_door_torch._DENSE, _door_torch._PACKED, _door_torch._INPLACE)

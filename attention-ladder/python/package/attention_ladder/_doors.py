@@ -85,17 +85,19 @@ def is_on_gpu(tensor: torch.Tensor) -> bool:
 
 
 @functools.cache
-def _capability(index: int) -> tuple[int, int]:
-    return torch.cuda.get_device_capability(index)
+def _capability(index: int) -> int:
+    major, minor = torch.cuda.get_device_capability(index)
+    return 10 * major + minor
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _traced_capability(index: int) -> tuple[int, int]:
+def _traced_capability(index: int) -> int:
     return _capability(index)
 
 
-def capability(tensor: torch.Tensor) -> tuple[int, int]:
-    """Returns the compute capability of a tensor's GPU."""
+def capability(tensor: torch.Tensor) -> int:
+    """Returns the compute capability of a tensor's GPU, 90 of sm_90: one number, since Dynamo of PyTorch 2.11 compares no pair that it
+    has not made itself."""
     index = tensor.device.index or 0
     return _traced_capability(index) if is_compiling() else _capability(index)
 
@@ -118,7 +120,7 @@ def refusal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, is_served: boo
         return "q, k and v have more than one head_dim"
     if not is_on_gpu(q):
         return f"tensors are on {q.device.type}"
-    if (is_served or head_dim not in DENSE_HEAD_DIMS) and capability(q) != (9, 0):
+    if (is_served or head_dim not in DENSE_HEAD_DIMS) and capability(q) != 90:
         return "windows, lengths, sinks, softcap and head_dim other than 64 and 128 need sm_90"
     for tensor in (q, k, v):
         if tensor.stride(-1) != 1:
