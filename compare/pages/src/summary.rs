@@ -105,7 +105,7 @@ mod tests {
         - counter claims: 2 of 2 hold
 
         - Complete this run with gate C7 before it is accepted: compare sanitize.
-        - 5 things were not measured here: compare show missing --run DIR says what each takes.
+        - 6 things were not measured here: compare show missing --run DIR says what each takes.
 
         PASS: 3 variants pass every gate
         ");

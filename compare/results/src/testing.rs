@@ -310,8 +310,8 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
 /// Returns a whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test
 /// as it should be.
 pub fn emulated() -> Run {
-    use GateId::{B1, C7, C8, H1, L1, R1};
-    let unmeasurable = [B1, C7, C8, H1, L1, R1].map(|gate| (gate, "not here".into()));
+    use GateId::{B1, B2, C7, C8, H1, L1, R1};
+    let unmeasurable = [B1, B2, C7, C8, H1, L1, R1].map(|gate| (gate, "not here".into()));
     let mut run = Run::new(Session {
         unmeasurable: unmeasurable.into(),
         ..session(ladder())

@@ -157,7 +157,14 @@ fn tier1_has_the_same_cases_of_every_variant_of_every_stage() {
 #[test]
 fn the_interpreter_runs_the_largest_small_case_of_each_element_type() {
     let plan = planned(request(), Emulated);
-    insta::assert_snapshot!(lines(plan.cases.iter().filter(|case| case.runs_ptx)), @"");
+    insta::assert_snapshot!(lines(plan.cases.iter().filter(|case| case.runs_ptx)), @"
+    scalar-32x64 1x1x113:203x64 f16 causal normal:0 TracedOnce
+    scalar-32x64 1x1x113:203x64 e4m3 causal normal:0 Plain
+    wmma-qk-32x64 1x1x113:203x64 e4m3 causal normal:0 TracedOnce
+    wmma-qk-32x64 1x1x17:1089x64 f16 full normal:0 TracedOnce
+    cpasync-32x64 1x1x113:203x64 e4m3 causal normal:0 TracedOnce
+    cpasync-32x64 1x1x17:1089x64 f16 full normal:0 TracedOnce
+    ");
 }
 
 #[test]

@@ -156,84 +156,84 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
             lines(&overall.actions)
         )
     });
-    insta::assert_snapshot!(answers, @r"
+    insta::assert_snapshot!(answers, @r#"
     an emulated run
         0 PASS: 3 variants pass every gate
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a timed run
         0 PASS: 3 variants pass every gate
         Complete this run with gate C7 before it is accepted: `compare sanitize`.
-        5 things were not measured here: `compare show missing --run DIR` says what each takes.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     a complete run
         0 PASS: 3 variants pass every gate
-        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     a gate fails
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a gate fails on one of two cases
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:0'`.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a gate fails on given input
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input x.safetensors --mask full`.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a gate fails on given input, whose path has spaces
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input '/else where/it'\''s x.safetensors' --mask full`.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a race
         1 FAIL: 1 gate fails, first H1 of stage0-scalar/scalar-32x64: race in block [0, 0, 0]
         Fix the gates that fail; do not merge.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a gate fails on a GPU
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge.
         Measure what is missing: `compare --stages stage0-scalar,stage1-cpasync`. `compare show missing --run DIR` lists it with the reasons.
-        5 things were not measured here: `compare show missing --run DIR` says what each takes.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     two gates fail, each on a case
         1 FAIL: 2 gates fail, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:1'`.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a mutant survives
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives
         Trust no PASS until every self-test passes; each that fails says why.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a kernel is wrong with all its sites
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar-32x64: as it is: race
         Trust no PASS until every self-test passes; each that fails says why.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a claim fails
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
-        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     a claim fails and is recorded as refuted
         0 PASS: 3 variants pass every gate
-        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     a claim passes and is recorded as refuted
         0 PASS: 3 variants pass every gate
         stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: take it out of stage0-scalar/negatives.json.
-        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     a claim about counters fails
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
         Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
-        6 things were not measured here: `compare show missing --run DIR` says what each takes.
+        7 things were not measured here: `compare show missing --run DIR` says what each takes.
     a claim is undecided for noise
         3 UNDECIDED: 1 claim is undecided, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Run again on a quiet machine, or with more samples (`--iters`).
-        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     the choice misses its goals
         1 FAIL: 3 goals of the library's choice are missed, first 1.030x the fastest variant's time on average (goal 1.02)
         Give the library a better choice: on a GPU `compare --random-problems 160 --backend cuda` judges it, and `compare accept` fits it to that run.
-        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     the choice meets its goals
         0 PASS: 3 variants pass every gate
-        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     the choice missed its goals in a committed session
         0 PASS: 3 variants pass every gate
-        4 things were not measured here: `compare show missing --run DIR` says what each takes.
-    ");
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
+    "#);
     let rest = [verdict::Exit::Usage, verdict::Exit::Interrupted];
     assert_eq!(rest.map(verdict::Exit::code), [2, 130]);
 }
@@ -511,17 +511,17 @@ fn data_that_a_whole_tier_should_have_is_required() {
     );
     insta::assert_snapshot!(optional, @"
     emulated; - cpasync mission; unmeasurable E1 no traced build
-        gate C7, gate C8, gate B1, gate H1, gate R1, gate L1, gate E1
+        gate C7, gate C8, gate B1, gate B2, gate H1, gate R1, gate L1, gate E1
     timed; unmeasurable C7 not run
-        gate C7, gate C8, gate B1, gate H1, gate R1
+        gate C7, gate C8, gate B1, gate B2, gate H1, gate R1
     timed; clean; unmeasurable C7 not run
-        gate C8, gate B1, gate H1, gate R1
+        gate C8, gate B1, gate B2, gate H1, gate R1
     timed; partial 9 9
-        some timings, gate C7, gate C8, gate B1, gate H1, gate R1
+        some timings, gate C7, gate C8, gate B1, gate B2, gate H1, gate R1
     timed; unmeasurable C7 not run on timed; clean
-        gate C7, gate C8, gate B1, gate H1, gate R1
+        gate C7, gate C8, gate B1, gate B2, gate H1, gate R1
     timed; stripped; zeros: S1 fail
-        gate C7, gate C8, gate B1, gate H1, gate R1, source lines
+        gate C7, gate C8, gate B1, gate B2, gate H1, gate R1, source lines
     ");
 }
 
