@@ -459,6 +459,23 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
     }
 }
 
+/// Where it was built without nvcc, there is no PTX, and the verdict says so.
+#[test]
+fn a_case_for_the_interpreter_is_judged_by_b2_and_another_is_not() {
+    let mut planned = Planned::new(&stage0_on("1x1x17x64"), BackendKind::Emulated);
+    for (index, case) in planned.plan.cases.iter_mut().enumerate() {
+        case.runs_ptx = index == 0;
+    }
+    let run = executed(&planned, 1).run;
+    assert_eq!(run.cases().count(), planned.plan.cases.len());
+    let verdicts = Vec::from_iter(run.cases().filter_map(|row| row.says(GateId::B2)));
+    let expected = match planned.stages[0].ptx() {
+        Ok(_) => Verdict::Pass,
+        Err(_) => Verdict::NoData,
+    };
+    assert_eq!(verdicts, [expected]);
+}
+
 #[test]
 fn an_output_that_is_missing_on_one_backend_is_no_data_for_b1() {
     let stages = stages::load().unwrap();
