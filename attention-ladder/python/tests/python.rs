@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 const RUN: &str = "\
 import os, runpy, sys
 del os.environ['LD_PRELOAD']
-runpy.run_path(sys.argv[1], run_name='__main__')
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name='__main__')
 ";
 
 const MYPY: &str = "\
