@@ -78,7 +78,7 @@ fn first_lines(text: &str, max: usize, advice: &str) -> String {
 /// The reason why there is no data: nothing was measured, and nothing is overwritten. It ends a
 /// command like an error but is an answer.
 #[derive(Debug, thiserror::Error)]
-#[error("NO DATA: {0}")]
+#[error("not measured: {0}")]
 pub struct NoData(pub String);
 
 /// Returns the GPU of the ladder, which a command needs to do its `work`.

@@ -173,7 +173,7 @@ fn check_current(run: &Run) -> anyhow::Result<()> {
     ensure!(
         run.variants()
             .any(|subject| is_green(&view, &subject, backend)),
-        "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run \
+        "{name} has no variant that passes C1-C6 and B1; fix the kernels and run \
          `compare` again"
     );
     Ok(())
@@ -276,7 +276,7 @@ mod tests {
         let one_is_green = run("timed; scalar all: C2 fail; wmma all: C2 fail");
         assert!(check_current(&one_is_green).is_ok());
         let red = refused("timed; scalar all: C2 fail; wmma all: C2 fail; cpasync all: C2 fail");
-        assert!(red.contains("no variant that is green"), "{red}");
+        assert!(red.contains("no variant that passes"), "{red}");
         let nowhere = Target {
             run: Some("no/such".into()),
         };

@@ -157,7 +157,7 @@ fn a_quick_run_leaves_rows_and_a_report_in_its_folder_and_nothing_elsewhere() {
     for tool in ["profile", "sanitize"] {
         expect(compare(&[tool, "--run", &nowhere]), 2, &["--run DIR"]);
         let on_run = compare(&[tool, "--run", run.text()]);
-        expect(on_run, 3, &["NO DATA: there is no GPU to "]);
+        expect(on_run, 3, &["not measured: there is no GPU to "]);
         assert_eq!(run.read("rows.jsonl"), rows, "{tool}");
     }
 }
@@ -237,7 +237,7 @@ fn random_problems_without_a_gpu_are_no_data() {
             "40",
         ],
         3,
-        "NO DATA: there is no GPU to time random problems",
+        "not measured: there is no GPU to time random problems",
     );
 }
 
@@ -634,7 +634,7 @@ fn a_case_that_the_variant_does_not_support_is_no_data() {
     expect_case(
         "stage10-fp8/fp8-scores-64x128 1x1x1x64 f16 full normal:0",
         3,
-        "NO DATA: stage10-fp8/fp8-scores-64x128 1x1x1x64 f16 full normal:0: Unsupported: ",
+        "NOT MEASURED: stage10-fp8/fp8-scores-64x128 1x1x1x64 f16 full normal:0: Unsupported: ",
     );
 }
 

@@ -43,7 +43,7 @@ fn rows_of_gpu(flags: &[&str]) -> Vec<String> {
         .env_remove("ATTENTION_DEVICE")
         .output()
         .unwrap();
-    // 3: what such a run leaves out is NO DATA.
+    // 3: what such a run leaves out is not measured.
     assert!(
         matches!(output.status.code(), Some(0 | 3)),
         "{:?}: {}",

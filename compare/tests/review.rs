@@ -48,7 +48,7 @@ fi
 echo "$(basename "$0") $*" | sed "s|$HERE/||g" >> "$HERE/calls"
 [ "$1" = diff ] || exit "${RUN_CODE:-0}"
 if [ "$3" = HEAD ] && [ -n "$OLD" ]; then
-    echo "NO DATA: $2 has neither runs nor tables"
+    echo "not measured: $2 has neither runs nor tables"
     exit 3
 fi
 while [ $# -gt 0 ]; do
@@ -312,7 +312,7 @@ fn where_no_stage_differs_nothing_is_run_and_the_tables_are_compared() {
     assert_eq!(first_review.code, 0, "{}", first_review.printed);
     let first_page = checkout.page();
     assert!(
-        first_page.starts_with("Committed tables: NO DATA: "),
+        first_page.starts_with("Committed tables: NOT MEASURED: "),
         "{first_page}"
     );
     assert!(first_page.ends_with(expected), "{first_page}");

@@ -83,7 +83,7 @@ pub fn document(report: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
     }
     for section in Section::value_variants() {
         if wanted.contains(section) {
-            let blocks = or_sentence(show.section(*section), "NO DATA.");
+            let blocks = or_sentence(show.section(*section), "Not measured.");
             parts.push(Titled::new(section_name(*section), blocks));
         }
     }

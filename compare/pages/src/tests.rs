@@ -358,7 +358,7 @@ fn every_part_of_the_committed_table_fits_the_terminal() {
         for wanted in [&[][..], &[&*stage]] {
             let page = shown(&report, &[*section], wanted);
             let text = terminal(&page);
-            assert!(!text.contains("NO DATA.\n"), "{section:?}: {text}");
+            assert!(!text.contains("Not measured.\n"), "{section:?}: {text}");
             assert_fits_the_terminal(&page, usize::MAX);
         }
     }
@@ -767,7 +767,7 @@ fn assert_comparison_fits(comparison: &super::diff::Comparison, word: &str, is_c
 #[test]
 fn a_comparison_of_equal_tables_has_no_data() {
     let (stages, base) = committed();
-    assert_comparison_fits(&compared(&stages, &base, &base), "NO DATA", false);
+    assert_comparison_fits(&compared(&stages, &base, &base), "NOT MEASURED", false);
 }
 
 #[test]

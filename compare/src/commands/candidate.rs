@@ -65,7 +65,7 @@ Exit codes:
   0  every gate passes
   1  a gate failed, a call raised or hung, or the timed output is wrong
   2  wrong usage, or a candidate that cannot be loaded
-  3  NO DATA: there is no Python with torch, or the candidate supports none of the problems
+  3  not measured: there is no Python with torch, or the candidate supports none of the problems
   130  interrupted; what was finished is printed";
 
 #[derive(Clone, Debug, Args)]
@@ -332,7 +332,7 @@ fn ours(committed: &Results, ladder: &Ladder, stages: &[StageMeta]) -> Result<Ta
         .is_none()
     {
         return Err(format!(
-            "no table says which of our variants are green on {}; run `compare`, and \
+            "no table says which of our variants pass on {}; run `compare`, and \
              `compare accept` the run",
             info.name
         ));

@@ -42,7 +42,7 @@ Exit codes:
   0  nothing relevant, or improvements only
   1  regressions, with or without improvements
   2  wrong usage, or a table that cannot be read
-  3  nothing can be compared; or, without a regression, something is inconclusive, or data that \
+  3  nothing can be compared; or, without a regression, something is undecided, or data that \
 the base has is missing";
 
 #[derive(Clone, Debug, Args)]

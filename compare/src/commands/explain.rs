@@ -37,7 +37,7 @@ Exit codes:
   0  everything is as exact as its precision allows
   1  wrong, and explained
   2  wrong usage, or a file that cannot be read
-  3  inconclusive: a gate fails and nothing in this row explains it; NO DATA without GCC";
+  3  undecided: a gate fails and nothing in this row explains it; not measured without GCC";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]

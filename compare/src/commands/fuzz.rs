@@ -52,7 +52,7 @@ Exit codes:
   0  nothing was found
   1  a gate failed; the smallest case is printed
   2  wrong usage, or an environment that cannot run what was asked
-  3  NO DATA: some variant got no case, because it supports none that was drawn or the time was up
+  3  not measured: some variant got no case, because it supports none that was drawn or the time was up
   130  interrupted; what was found until then is printed";
 
 /// Seconds without --seconds and --cases.

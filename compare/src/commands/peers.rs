@@ -50,7 +50,7 @@ Exit codes:
   0  measured and written; every claim against a peer holds, or is recorded as refuted
   1  such a claim fails, or one of our kernels cannot be launched
   2  wrong usage, a run of another build or GPU, or a file that cannot be read or written
-  3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
+  3  not measured: no GPU, no Python with torch, or no peer ran; or a claim is undecided";
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = EXAMPLES)]
@@ -101,7 +101,7 @@ fn has_peer(view: &View<'_>) -> bool {
         .any(|row| !question::is_ours(view, row) && row.has(Metric::P50))
 }
 
-/// Names the problems that a stage claims to win and of which the run has no green variant that
+/// Names the problems that a stage claims to win and of which the run has no variant that passes that
 /// takes part: the fastest of ours there belongs to another stage, and a table would show it as
 /// ours.
 fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
@@ -112,7 +112,7 @@ fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
                 && representative_variants(view, stage, place).is_empty();
             if is_missing {
                 lines.push(format!(
-                    "{place} was timed without {}, which claims it: the run has no green variant \
+                    "{place} was timed without {}, which claims it: the run has no variant that passes \
                      of it (`compare run --stages`)",
                     stage.id
                 ));

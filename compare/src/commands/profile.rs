@@ -27,7 +27,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-Each green variant is launched once under ncu, with its output checked as in a run. The figures are
+Each variant that passes its gates is launched once under ncu, with its output checked as in a run. The figures are
 shown next to the emulator's counters and the stages' predictions (gate E1), and become rows of the
 run. ncu's own report, with what the flags after -- add to it, stays in target/profile.
 
@@ -40,7 +40,7 @@ Exit codes:
   1  written, and such a prediction does not hold; or a launch failed under ncu, and \
 nothing is written
   2  wrong usage, or a run of other kernels or another GPU
-  3  NO DATA: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; \
+  3  not measured: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; \
 nothing is overwritten";
 
 #[derive(Clone, Debug, Args)]
@@ -89,7 +89,8 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     };
     let profiled = without_unknown(ncu::names(chips), |names| profiler.run(&launches, names))?;
     if let Some(failure) = profiled.run.first_failure() {
-        let text = format!("FAIL: not green under ncu, so its figures mean nothing: {failure}");
+        let text =
+            format!("FAIL: it passes no gates under ncu, so its figures mean nothing: {failure}");
         return Ok(Answer::new(Exit::Fail, text));
     }
     check_complete(&profiled.run, &launches)?;
@@ -127,7 +128,7 @@ fn green_variants(run: &Run, selected: &[Picked<'_>]) -> anyhow::Result<Vec<Subj
     }
     if green.is_empty() {
         bail!(NoData(format!(
-            "nothing that was selected is green in {}: {}",
+            "nothing that was selected passes its gates in {}: {}",
             run.session.name,
             joined(red, ", ")
         )));

@@ -45,7 +45,7 @@ Exit codes:
   0  clean
   1  a finding, or a launch that fails or hangs
   2  wrong usage, or a run of other kernels or another GPU
-  3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that \
+  3  not measured: no GPU, no compute-sanitizer (nothing is overwritten), or a check that \
 exceeded --timeout";
 
 #[derive(Clone, Debug, Args)]

@@ -34,7 +34,7 @@ Exit codes:
 mutant
   1  one survives, a site is listed wrongly, or the timer is wrong
   2  wrong usage, or an environment that cannot run what was asked
-  3  NO DATA: a stage's kernels cannot be mutated here";
+  3  not measured: a stage's kernels cannot be mutated here";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]

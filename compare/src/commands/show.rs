@@ -31,7 +31,7 @@ main loop's instructions
 Exit codes:
   0  shown
   2  wrong usage, or a table that cannot be read
-  3  NO DATA: nothing is committed";
+  3  not measured: nothing is committed";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -12,7 +12,7 @@ use common::verdict::GateId;
 pub enum Withheld {
     #[error("{0} was not checked on this kernel")]
     Unchecked(Subject),
-    #[error("{0} is not green on C1-C6 and B1")]
+    #[error("{0} does not pass C1-C6 and B1")]
     NotGreen(Subject),
     #[error("{subject}: {gate} failed on the timed buffers: {reason}")]
     WrongAsTimed {

@@ -57,7 +57,7 @@ impl Change {
     pub fn word(self) -> &'static str {
         match self {
             Change::Worse => "worse",
-            Change::Inconclusive => "inconclusive",
+            Change::Inconclusive => "undecided",
             Change::Missing => "not comparable",
             Change::Better => "improved",
             Change::Informational => "changed (informational)",

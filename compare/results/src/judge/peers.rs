@@ -39,14 +39,14 @@ pub fn word(outcome: Change) -> &'static str {
     match outcome {
         Change::Faster => "faster",
         Change::Slower => "slower",
-        Change::Same | Change::Ambiguous => "inconclusive",
+        Change::Same | Change::Ambiguous => "undecided",
     }
 }
 
-/// Returns `64 problems: 59 faster, 3 slower, 2 inconclusive`.
+/// Returns `64 problems: 59 faster, 3 slower, 2 undecided`.
 pub fn score(ratios: &[Figure]) -> String {
     let outcomes = ratios.iter().map(|ratio| word(outcome(*ratio)));
-    let tally = tallied(outcomes, &["faster", "slower", "inconclusive"]);
+    let tally = tallied(outcomes, &["faster", "slower", "undecided"]);
     format!("{}: {tally}", count(ratios.len(), "problem", "problems"))
 }
 

@@ -321,7 +321,7 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         missing! worse
         missing! better
         missing better
-        inconclusive better
+        undecided better
         worse better unchanged
         informational unchanged unchanged",
         |line| {
@@ -339,10 +339,10 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
     );
     insta::assert_snapshot!(answers, @"
     nothing
-        3 NO DATA: nothing can be compared
+        3 NOT MEASURED: nothing can be compared
         Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
     missing
-        3 NO DATA: nothing can be compared
+        3 NOT MEASURED: nothing can be compared
         Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
     missing!
         3 INCOMPLETE: nothing can be compared: too large
@@ -358,9 +358,9 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
     missing better
         0 IMPROVED: 1 not comparable, 1 improved
         No action needed.
-    inconclusive better
-        3 AMBIGUOUS: 1 inconclusive, 1 improved
-        Time the inconclusive latencies again on a quiet GPU, both sides interleaved in one session (A B B A).
+    undecided better
+        3 UNDECIDED: 1 undecided, 1 improved
+        Time the undecided latencies again on a quiet GPU, both sides interleaved in one session (A B B A).
     worse better unchanged
         1 MIXED: 1 worse, 1 improved, 1 unchanged
         Fix what newly fails; do not merge.
@@ -606,7 +606,7 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
     timed & emulated
         20.02
     timed; wmma all: B1 fail
-        stage0-scalar/wmma-qk-32x64 is not green on C1-C6 and B1
+        stage0-scalar/wmma-qk-32x64 does not pass C1-C6 and B1
     timed; wmma gpu mission: C5 fail they differ
         stage0-scalar/wmma-qk-32x64: C5 failed on the timed buffers: they differ
     timed @ emulated; rebuilt

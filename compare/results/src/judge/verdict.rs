@@ -28,7 +28,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Returns the exit of what has failed or is inconclusive; failures come first.
+    /// Returns the exit of what has failed or is undecided; failures come first.
     pub fn of(has_failed: bool, is_inconclusive: bool) -> Self {
         if has_failed {
             Exit::Fail
@@ -127,7 +127,7 @@ pub struct Regressed<'a> {
 }
 
 impl Report<'_> {
-    /// Returns the missing evidence without which the report is inconclusive.
+    /// Returns the missing evidence without which the report decides nothing.
     pub fn required(&self) -> impl Iterator<Item = &Missing> {
         self.missing.iter().filter(|missing| missing.required)
     }
@@ -508,16 +508,16 @@ impl Counts {
             (1.., 0) => (Exit::Fail, "REGRESSION"),
             (1.., _) => (Exit::Fail, "MIXED"),
             _ if self.required > 0 => (Exit::Inconclusive, "INCOMPLETE"),
-            _ if self.compared == 0 => (Exit::Inconclusive, "NO DATA"),
-            _ if self.inconclusive > 0 => (Exit::Inconclusive, "AMBIGUOUS"),
+            _ if self.compared == 0 => (Exit::Inconclusive, "NOT MEASURED"),
+            _ if self.inconclusive > 0 => (Exit::Inconclusive, "UNDECIDED"),
             (0, 1..) => (Exit::Pass, "IMPROVED"),
             (0, 0) => (Exit::Pass, "SAME"),
         }
     }
 }
 
-/// Returns the verdict on a comparison: a regression fails; without one, missing or inconclusive
-/// data leaves it inconclusive.
+/// Returns the verdict on a comparison: a regression fails; without one, missing or undecided
+/// data leaves it undecided.
 pub fn of_differences(differences: &[Difference]) -> Overall {
     let numbers = Counts::new(differences);
     let (exit, word) = numbers.word();
@@ -547,7 +547,7 @@ fn actions(differences: &[Difference], numbers: &Counts) -> Vec<String> {
         ),
         (
             numbers.inconclusive > 0,
-            "Time the inconclusive latencies again on a quiet GPU, both sides interleaved in one \
+            "Time the undecided latencies again on a quiet GPU, both sides interleaved in one \
              session (A B B A).",
         ),
         (

@@ -83,7 +83,7 @@ fn a_faster_kernel_is_an_improvement() {
 /// The machine moved.
 #[test]
 fn another_time_of_the_same_kernel_is_ambiguous() {
-    assert_verdict(&compared_runs("timed", SLOWER), "AMBIGUOUS", 3);
+    assert_verdict(&compared_runs("timed", SLOWER), "UNDECIDED", 3);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn equal_tables_are_the_same() {
 fn times_of_peers_are_not_judged() {
     let peers = |us: u32| format!("timed; peers mission 10 torch-flash {us}; - !peers");
     assert_verdict(&compared_runs(&peers(20), &peers(20)), "SAME", 0);
-    assert_verdict(&compared_runs(&peers(20), &peers(21)), "NO DATA", 3);
+    assert_verdict(&compared_runs(&peers(20), &peers(21)), "NOT MEASURED", 3);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn without_a_common_gpu() -> Comparison {
 #[test]
 fn different_gpu_models_have_no_data() {
     let comparison = without_a_common_gpu();
-    assert_verdict(&comparison, "NO DATA", 3);
+    assert_verdict(&comparison, "NOT MEASURED", 3);
     assert_eq!(
         comparison.notes,
         [
@@ -246,7 +246,7 @@ fn an_improvement_of_tables_is_one_of_the_review() {
 #[test]
 fn runs_without_data_decide_where_tables_are_not_worse() {
     let tables = compared_tables(BEFORE, FASTER);
-    assert_joint_verdict(without_a_common_gpu(), tables, "NO DATA", 3);
+    assert_joint_verdict(without_a_common_gpu(), tables, "NOT MEASURED", 3);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_base_without_tables_is_noted() {
     let comparison = note_missing_tables(same_runs(), no_data.into()).unwrap();
     assert_eq!(
         comparison.notes,
-        ["Committed tables: NO DATA: main has neither runs nor tables"]
+        ["Committed tables: NOT MEASURED: main has neither runs nor tables"]
     );
     assert_eq!(comparison.overall.word, "SAME");
 }
@@ -407,7 +407,7 @@ fn a_folder_without_runs_and_tables_has_no_data() {
     let name = checkout.name("nothing");
     assert_eq!(
         checkout.error(&name),
-        "NO DATA: ROOT/nothing has neither runs nor tables; name the folder of a run, results/, \
+        "not measured: ROOT/nothing has neither runs nor tables; name the folder of a run, results/, \
          or a git revision with tables (`compare accept`)"
     );
     assert!(checkout.is_no_data(&name));
@@ -435,7 +435,7 @@ fn a_revision_without_tables_has_no_data() {
     git(root, &["tag", "empty"]);
     assert_eq!(
         checkout.error("empty"),
-        "NO DATA: empty has neither runs nor tables; name the folder of a run, results/, \
+        "not measured: empty has neither runs nor tables; name the folder of a run, results/, \
          or a git revision with tables (`compare accept`)"
     );
     assert!(checkout.is_no_data("empty"));

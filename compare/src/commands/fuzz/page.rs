@@ -15,7 +15,7 @@ pub fn of_trial(trial: &Trial, tried: &Tried) -> Answer {
         Tried::Passed(gates) => (Exit::Pass, "PASS: it passes every gate", gates.as_slice()),
         Tried::Failed(Failure { gates, .. }) => (Exit::Fail, "FAIL", gates.as_slice()),
         Tried::Unsupported(reason) => {
-            let says = format!("NO DATA: {trial}: Unsupported: {reason}");
+            let says = format!("NOT MEASURED: {trial}: Unsupported: {reason}");
             return Answer::new(Exit::Inconclusive, says);
         }
     };
@@ -120,7 +120,7 @@ fn verdict(search: &Search, found: &Found, device: &str) -> Verdict {
         _ => Exit::of(!found.findings.is_empty(), !unchecked.is_empty()),
     };
     let word = match (exit, found.findings.is_empty()) {
-        (Exit::Inconclusive, _) => "NO DATA",
+        (Exit::Inconclusive, _) => "NOT MEASURED",
         (Exit::Pass, _) => "PASS",
         (Exit::Interrupted, true) => "INTERRUPTED",
         _ => "FAIL",

@@ -141,7 +141,7 @@ fn changed_kernels_are_judged_by_how_far_unchanged_ones_moved() {
     1.05 100 1.01 0.015
         worse: beyond 2.0 %
     1.02 100 1.01 0.015
-        inconclusive: the interval crosses 2.0 %
+        undecided: the interval crosses 2.0 %
     1.01 100 1.01 0.015
         unchanged: within 2.0 %
     1.00 100 1.04 0.015
@@ -231,13 +231,13 @@ fn a_change_of_the_clock_is_not_the_kernels_and_hides_no_change_of_it() {
     1.05 0 1980 1886
         worse: beyond 3.0 %, the usual variation between sessions
     1.00 0 1980 1886
-        inconclusive: beyond 3.0 %, the usual variation between sessions in time, but not in cycles: 1980 MHz against 1886 MHz
+        undecided: beyond 3.0 %, the usual variation between sessions in time, but not in cycles: 1980 MHz against 1886 MHz
     0.95 0 1980 1886
-        inconclusive: within 3.0 %, the usual variation between sessions in time, but faster in cycles: 1980 MHz against 1886 MHz
+        undecided: within 3.0 %, the usual variation between sessions in time, but faster in cycles: 1980 MHz against 1886 MHz
     1.05 0 1886 1980
-        inconclusive: within 3.0 %, the usual variation between sessions in time, but slower in cycles: 1886 MHz against 1980 MHz
+        undecided: within 3.0 %, the usual variation between sessions in time, but slower in cycles: 1886 MHz against 1980 MHz
     1.00 0 1886 1980
-        inconclusive: beyond 3.0 %, the usual variation between sessions in time, but not in cycles: 1886 MHz against 1980 MHz
+        undecided: beyond 3.0 %, the usual variation between sessions in time, but not in cycles: 1886 MHz against 1980 MHz
     0.95 0 1886 1980
         improved: beyond 3.0 %, the usual variation between sessions
     1.05 100 - -
@@ -368,11 +368,11 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
         improved: beyond 2.0 %
         worse: beyond 2.0 %
     p90 21.6 => note ours
-        inconclusive: beyond 2.0 %, but not beyond the samples' noise of 8.0 %
+        undecided: beyond 2.0 %, but not beyond the samples' noise of 8.0 %
     note ours => p90 22.68
-        inconclusive: beyond 2.0 %, but not beyond the samples' noise of 8.0 %
+        undecided: beyond 2.0 %, but not beyond the samples' noise of 8.0 %
     note ours => sm_mhz 1886
-        inconclusive: beyond 2.0 % in time, but not in cycles: 1980 MHz against 1886 MHz
+        undecided: beyond 2.0 % in time, but not in cycles: 1980 MHz against 1886 MHz
     note ours => sm_mhz 1980
         worse: beyond 2.0 %
     C2 fail => note ours
@@ -386,7 +386,7 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
     under warm L2, sustained => under warm L2, sustained
         worse: beyond 2.0 %
     p50 20 19.98 20.6 => note ours
-        inconclusive: the interval crosses 2.0 %
+        undecided: the interval crosses 2.0 %
     ");
     // Two speeds in one kernel: its median is anywhere between them.
     let two_speeds = [[20.0, 24.0]; 20].concat();
@@ -609,8 +609,8 @@ fn gates_that_fail_now_are_worse() {
         worse stage0-scalar/wmma-qk-32x64 row error of its bound
         not comparable stage1-cpasync/cpasync-32x64 p50 on mission f16 full (required)
     emulated => same; wmma all: C5 ambiguous
-        3 AMBIGUOUS
-        inconclusive stage0-scalar/wmma-qk-32x64 gate C5
+        3 UNDECIDED
+        undecided stage0-scalar/wmma-qk-32x64 gate C5
     timed; clean => same; cpasync compute-sanitizer: C7 fail
         1 REGRESSION
         worse stage1-cpasync/cpasync-32x64 gate C7
@@ -646,7 +646,7 @@ fn gates_that_fail_now_are_worse() {
         worse self-test gate S1 on : zeros
         not comparable self-test gate S1 on : stale tile (required)
     emulated; - !self-test; claims 0 0; claims 1 0 => same
-        3 NO DATA
+        3 NOT MEASURED
     ");
 }
 
