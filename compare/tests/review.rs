@@ -312,7 +312,7 @@ fn where_no_stage_differs_nothing_is_run_and_the_tables_are_compared() {
     assert_eq!(first_review.code, 0, "{}", first_review.printed);
     let first_page = checkout.page();
     assert!(
-        first_page.starts_with("Committed tables: NOT MEASURED: "),
+        first_page.starts_with("Committed tables: not measured: "),
         "{first_page}"
     );
     assert!(first_page.ends_with(expected), "{first_page}");

@@ -32,7 +32,7 @@ use std::fmt;
 pub enum Change {
     /// A gate fails now, or a figure moved the wrong way.
     Worse,
-    Inconclusive,
+    Undecided,
     /// One side has no figure, or the two must not be compared.
     Missing,
     Better,
@@ -46,7 +46,7 @@ impl Change {
     /// All changes, in the order in which pages count them.
     pub const ALL: [Change; 6] = [
         Change::Worse,
-        Change::Inconclusive,
+        Change::Undecided,
         Change::Missing,
         Change::Better,
         Change::Informational,
@@ -57,7 +57,7 @@ impl Change {
     pub fn word(self) -> &'static str {
         match self {
             Change::Worse => "worse",
-            Change::Inconclusive => "undecided",
+            Change::Undecided => "undecided",
             Change::Missing => "not comparable",
             Change::Better => "improved",
             Change::Informational => "changed (informational)",

@@ -497,7 +497,7 @@ impl Counts {
         Self {
             worse: count(Change::Worse),
             better: count(Change::Better),
-            inconclusive: count(Change::Inconclusive),
+            inconclusive: count(Change::Undecided),
             required: differences.iter().filter(|d| d.required).count(),
             compared: compared.count(),
         }

@@ -255,7 +255,7 @@ fn a_base_without_tables_is_noted() {
     let comparison = note_missing_tables(same_runs(), no_data.into()).unwrap();
     assert_eq!(
         comparison.notes,
-        ["Committed tables: NOT MEASURED: main has neither runs nor tables"]
+        ["Committed tables: not measured: main has neither runs nor tables"]
     );
     assert_eq!(comparison.overall.word, "SAME");
 }

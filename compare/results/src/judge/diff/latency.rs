@@ -39,7 +39,7 @@ impl Join<'_> {
         if old.session == new.session && p50(old) != p50(new) {
             let why = "one session has two times of it: it was edited, or measured again under the \
                        same name";
-            return Judgement::new(Change::Inconclusive, why);
+            return Judgement::new(Change::Undecided, why);
         }
         if is_of_one_kernel(old, new) {
             let why = "the kernel has not changed: what moved is the machine or the harness";
@@ -59,7 +59,7 @@ impl Join<'_> {
             Decided::Same => self.judge_same(&margin, in_cycles, old, new),
             Decided::Ambiguous => {
                 let why = format!("the interval crosses {margin}");
-                Judgement::new(Change::Inconclusive, why)
+                Judgement::new(Change::Undecided, why)
             }
             Decided::Faster | Decided::Slower => {
                 let noise = noise(old).max(noise(new));
@@ -69,12 +69,12 @@ impl Join<'_> {
                     let why = format!(
                         "beyond {margin}, but not beyond the samples' noise of {percent:.1} %"
                     );
-                    return Judgement::new(Change::Inconclusive, why);
+                    return Judgement::new(Change::Undecided, why);
                 }
                 if in_cycles.is_some_and(|decided| decided != in_time) {
                     let clocks = clocks(old, new);
                     let why = format!("beyond {margin} in time, but not in cycles: {clocks}");
-                    return Judgement::new(Change::Inconclusive, why);
+                    return Judgement::new(Change::Undecided, why);
                 }
                 let change = if in_time == Decided::Faster {
                     Change::Better
@@ -105,7 +105,7 @@ impl Join<'_> {
         }
         let clocks = clocks(old, new);
         let why = format!("within {margin} in time, but {word} in cycles: {clocks}");
-        Judgement::new(Change::Inconclusive, why)
+        Judgement::new(Change::Undecided, why)
     }
 
     /// Judges a latency in cycles: a change of the clock is not the kernel's. What unchanged

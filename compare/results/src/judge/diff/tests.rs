@@ -271,7 +271,7 @@ fn a_session_does_not_have_two_times_of_one_kernel() {
         .map(|d| (d.subject.as_str(), d.change))
         .collect();
     assert!(
-        changed.contains(&(SCALAR, Change::Inconclusive)),
+        changed.contains(&(SCALAR, Change::Undecided)),
         "{changed:?}"
     );
     assert_ne!(of_differences(&compared).word, "SAME");
@@ -395,12 +395,12 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
     let wide_differences = differences(&base, &new);
     let of_scalar = wide_differences.iter().find(|d| d.ratio.is_some()).unwrap();
     assert_eq!(of_scalar.subject.as_str(), SCALAR);
-    assert_eq!(of_scalar.change, Change::Inconclusive);
+    assert_eq!(of_scalar.change, Change::Undecided);
 }
 
 #[test]
 fn a_verdict_that_turns_says_how() {
-    use Change::{Better, Inconclusive, Missing, Unchanged, Worse};
+    use Change::{Better, Missing, Unchanged, Undecided, Worse};
     use Verdict::{Ambiguous, Fail, NoData, Pass};
     for (was, is, expected) in [
         (None, Fail, Some(Worse)),
@@ -408,7 +408,7 @@ fn a_verdict_that_turns_says_how() {
         (Some(NoData), Fail, Some(Worse)),
         (Some(Fail), Fail, Some(Unchanged)),
         (Some(Fail), Pass, Some(Better)),
-        (Some(Pass), Ambiguous, Some(Inconclusive)),
+        (Some(Pass), Ambiguous, Some(Undecided)),
         (Some(Pass), NoData, Some(Missing)),
         (Some(Fail), NoData, Some(Missing)),
         (Some(NoData), Pass, None),

@@ -88,7 +88,7 @@ pub(super) fn turned(was: Option<Verdict>, is: Verdict) -> Option<Change> {
     match is {
         Fail => Some(Change::Worse),
         Pass if was == Some(Fail) => Some(Change::Better),
-        Ambiguous if was == Some(Pass) => Some(Change::Inconclusive),
+        Ambiguous if was == Some(Pass) => Some(Change::Undecided),
         NoData if was == Some(Pass) || was == Some(Fail) => Some(Change::Missing),
         Pass | Ambiguous | NoData => None,
     }
