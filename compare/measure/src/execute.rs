@@ -228,7 +228,6 @@ impl<'a> Executor<'a> {
         Ok(Batch {
             cases: cases.to_vec(),
             results,
-            staged: Arc::clone(&made.staged),
             references: made.references.clone(),
         })
     }
@@ -582,40 +581,53 @@ struct Batch<'c> {
     cases: Vec<&'c PlannedCase>,
     /// The launches of the first cases, or of all.
     results: Vec<Result<Launched, NoOutput>>,
-    staged: Arc<StagedInputs>,
     references: References,
 }
 
 impl<'c> Batch<'c> {
     /// Judges the launches in parallel, each by the reference for its own type of P.
     fn judge(self, stages: &[LoadedStage]) -> Vec<(&'c PlannedCase, Outcome)> {
-        let (staged, references) = (&self.staged, &self.references);
+        let references = &self.references;
         self.cases
             .par_iter()
             .zip(self.results)
             .map(|(&case, result)| {
                 let outcome = result.and_then(|launched| {
                     let reference = &references[&launched.probability];
-                    let mut front_ends = Vec::new();
-                    if case.runs_ptx {
-                        let stage = loaded(stages, case.subject.stage());
-                        let variant = case.subject.name();
-                        front_ends.push(check::both_front_ends(stage, variant, &launched)?);
-                    }
-                    let mut checked = launched.judge(reference);
-                    checked.gates.extend(front_ends);
-                    if case.mode == Mode::Both {
-                        let stage = loaded(stages, case.subject.stage());
-                        let (variant, output) = (case.subject.name(), &checked.output);
-                        let agree = check::both_backends(stage, variant, staged, output)?;
-                        checked.gates.push(agree);
-                    }
-                    Ok(checked)
+                    judge_case(case, launched, reference, stages)
                 });
                 (case, outcome)
             })
             .collect()
     }
+}
+
+/// Judges a launch by its reference, and beside the other builds that its case names.
+fn judge_case(
+    case: &PlannedCase,
+    launched: Launched,
+    reference: &Reference,
+    stages: &[LoadedStage],
+) -> Outcome {
+    let variant = case.subject.name();
+    let mut agreements = Vec::new();
+    if case.runs_ptx {
+        let stage = loaded(stages, case.subject.stage());
+        agreements.push(check::both_front_ends(stage, variant, &launched)?);
+    }
+    let staged = Arc::clone(&launched.staged);
+    let mut checked = launched.judge(reference);
+    if case.mode == Mode::Both {
+        let stage = loaded(stages, case.subject.stage());
+        agreements.push(check::both_backends(
+            stage,
+            variant,
+            &staged,
+            &checked.output,
+        )?);
+    }
+    checked.gates.extend(agreements);
+    Ok(checked)
 }
 
 /// Does `work` here, and `other` on a thread of its own. Returns the results of both.

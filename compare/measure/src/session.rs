@@ -95,19 +95,13 @@ fn unmeasurable(
         false,
         "compute-sanitizer has not run; `compare sanitize` on a GPU completes this run",
     );
-    let compiled = Need::new(
-        GateId::R1,
-        not_compiled.is_none(),
-        not_compiled.unwrap_or_default(),
-    );
-    let needs = [sanitized, compiled]
+    let needs_code = |gate| {
+        let reason = not_compiled.unwrap_or_default();
+        Need::new(gate, not_compiled.is_none(), reason)
+    };
+    let needs = [sanitized, needs_code(GateId::R1), needs_code(GateId::B2)]
         .into_iter()
         .chain(needs_of_backends(plan))
-        .chain([Need::new(
-            GateId::B2,
-            not_compiled.is_none(),
-            not_compiled.unwrap_or_default(),
-        )])
         .chain(needs_of_stages(builds, plan));
     for need in needs.filter(|need| !need.is_met) {
         unmeasurable.entry(need.gate).or_insert(need.reason);
