@@ -30,6 +30,7 @@ use crate::site::Places;
 use crate::source;
 use crate::worker::{self, Tracing};
 
+pub use crate::judge::clocks::FenceRule;
 pub use crate::judge::counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
 pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind};
 pub use crate::judge::memory::{Access, Allocation, Memory};
@@ -49,6 +50,7 @@ pub struct Selection<'a> {
     /// The synchronisation that is left out.
     pub suppress: Option<&'a Place>,
     pub watch: Option<Watch>,
+    pub fence_rule: FenceRule,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +103,7 @@ pub unsafe fn trace(
             let tracing = Tracing {
                 memory: &shared_memory,
                 watch: watch.as_ref(),
+                fence_rule: selection.fence_rule,
                 outcome: &mut outcome,
             };
             // SAFETY: passed on.

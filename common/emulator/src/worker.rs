@@ -14,6 +14,7 @@ use crate::crash::Watchdog;
 use crate::extent::BlockIndex;
 use crate::fault::{Fault, Place};
 use crate::grid::Launch;
+use crate::judge::clocks::FenceRule;
 use crate::judge::memory::Memory;
 use crate::judge::observed::Watch;
 use crate::judge::{Judge, Outcome, Setup};
@@ -69,6 +70,7 @@ impl Drop for Lanes<'_> {
 pub(crate) struct Tracing<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     pub(crate) watch: Option<&'a Arc<Watch>>,
+    pub(crate) fence_rule: FenceRule,
     pub(crate) outcome: &'a mut Outcome,
 }
 
@@ -92,6 +94,7 @@ impl Tracing<'_> {
             ],
             program: source::image(),
             watch: self.watch.cloned(),
+            fence_rule: self.fence_rule,
         }
     }
 }

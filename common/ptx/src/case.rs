@@ -1,7 +1,9 @@
 //! A launch described by data, and what the emulator finds in it: the verdict on a kernel that
 //! nobody here wrote.
 
-use emulator::trace::{Access, Allocation, Counted, Hazard, Memory, Selection, SyncSite};
+use emulator::trace::{
+    Access, Allocation, Counted, FenceRule, Hazard, Memory, Selection, SyncSite,
+};
 use emulator::{Fault, Launch, Place, Schedule, TensorMap, TensorMapError};
 use thiserror::Error;
 
@@ -450,6 +452,7 @@ impl Case {
         let launch = invocation.launch(&self.launch(SCHEDULES[0]));
         let selection = Selection {
             suppress,
+            fence_rule: FenceRule::Path,
             ..Selection::default()
         };
         let memory = image.memory(invocation.variables());

@@ -184,8 +184,8 @@ fn trace(
     let run = |blocks: Option<&[BlockIndex]>| {
         let selection = Selection {
             blocks,
-            suppress: None,
             watch: Some(watch.clone()),
+            ..Selection::default()
         };
         emulated::trace(prepared, staged, Schedule::InOrder, &selection)
     };

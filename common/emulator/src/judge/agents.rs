@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::clocks::Agent;
+use super::clocks::{Agent, FenceRule};
 use super::hazard::HazardKind;
 use super::hint::{AsyncHint, Hint};
 use super::memory::Access;
@@ -133,8 +133,7 @@ impl Judge {
     }
 
     /// Reports generic writes in `range` that an operation of the async proxy may miss, or be lost
-    /// below: each must have been fenced by its writer, and who issues the operation must know of
-    /// that.
+    /// below: each must have been fenced, and who issues the operation must know of that.
     pub(super) fn check_fences(&mut self, range: Range<usize>, operation: Operation) {
         let (mut last, mut is_fenced) = (None, true);
         let mut unfenced: Option<Unfenced> = None;
@@ -177,12 +176,16 @@ impl Judge {
             how: written.how,
             site: written.site,
         };
+        let hint = match self.setup().fence_rule {
+            FenceRule::Writer => AsyncHint::NotFenced,
+            FenceRule::Path => AsyncHint::NoFence,
+        };
         self.report_pair(
             HazardKind::MissingProxyFence,
             first,
             operation.side(),
             Bytes::shared(bytes),
-            Hint::Async(AsyncHint::NotFenced),
+            Hint::Async(hint),
         );
     }
 }

@@ -11,7 +11,22 @@
 //! an mbarrier, a warpgroup's groups of wgmma, a thread's groups of TMA stores.
 //!
 //! Proxy fences have a column per thread, in which the clock counts all fences of the block: a
-//! write remembers how many there had been and asks for a later one.
+//! write remembers how many there had been and asks for a later one. Under
+//! [`FenceRule::Path`] they are [`FencePaths`] instead.
+
+use super::fences::{FencePaths, Moments};
+
+/// The rule by which the async proxy sees what threads have stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FenceRule {
+    /// The thread that stored has fenced before it meets who starts the operation: the order that
+    /// the CUDA C++ Programming Guide gives (asynchronous data copies with TMA).
+    #[default]
+    Writer,
+    /// A fence of any thread stands on the way from the store to the operation (PTX ISA,
+    /// proxy-preserved base causality order).
+    Path,
+}
 
 /// A column of the clocks beyond the threads'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +43,8 @@ pub(crate) struct Clocks {
     /// The first column of the threads' fences.
     fences: Option<usize>,
     fence: u32,
+    /// The fences under [`FenceRule::Path`].
+    paths: Option<FencePaths>,
     /// Row t: what thread t knows of each column; on the diagonal its own clock.
     known: Vec<u32>,
     /// The most that any thread knows of each column of an agent.
@@ -42,6 +59,8 @@ pub(crate) struct Clocks {
 pub(crate) struct Signal {
     generation: u32,
     known: Vec<u32>,
+    /// Empty unless the rule is [`FenceRule::Path`].
+    moments: Moments,
 }
 
 impl Signal {
@@ -49,6 +68,7 @@ impl Signal {
         if self.generation != generation {
             self.generation = generation;
             self.known.clear();
+            self.moments.clear();
         }
         self.known.resize(columns, 0);
     }
@@ -56,9 +76,13 @@ impl Signal {
 
 impl Clocks {
     /// Starts anew. `generation` must be above all generations used before.
-    pub(crate) fn start(&mut self, threads: usize, generation: u32) {
+    pub(crate) fn start(&mut self, threads: usize, generation: u32, rule: FenceRule) {
         (self.threads, self.used, self.columns) = (threads, threads, threads);
         (self.copies, self.fences, self.fence) = (None, None, 0);
+        self.paths = match rule {
+            FenceRule::Writer => None,
+            FenceRule::Path => Some(FencePaths::new(threads)),
+        };
         self.generation = generation;
         self.completed.clear();
         self.clear();
@@ -112,6 +136,10 @@ impl Clocks {
     }
 
     pub(crate) fn fence(&mut self, thread: u32) {
+        if let Some(paths) = &mut self.paths {
+            paths.fence(thread);
+            return;
+        }
         let first = match self.fences {
             Some(column) => column,
             None => self.add_columns(self.threads),
@@ -122,14 +150,27 @@ impl Clocks {
         self.row(thread)[first + thread as usize] = latest;
     }
 
+    /// Returns the number that a store keeps: of fences until then or, by paths, of its moment.
     #[inline]
     pub(crate) fn fences(&self) -> u32 {
-        self.fence
+        self.paths.as_ref().map_or(self.fence, FencePaths::now)
     }
 
+    /// Returns whether `reader` knows of a fence behind a store of `writer` that kept this number.
     pub(crate) fn knows_fence(&self, reader: u32, writer: u32, fences: u32) -> bool {
+        if let Some(paths) = &self.paths {
+            return paths.covers(reader, writer, fences);
+        }
         self.fences
             .is_some_and(|first| self.knows(reader, first as u32 + writer, fences + 1))
+    }
+
+    /// Ticks a thread's clock at a point of synchronisation.
+    fn tick(&mut self, thread: u32) {
+        self.row(thread)[thread as usize] += 1;
+        if let Some(paths) = &mut self.paths {
+            paths.tick(thread);
+        }
     }
 
     fn row(&mut self, thread: u32) -> &mut [u32] {
@@ -154,7 +195,7 @@ impl Clocks {
     /// Ticks a thread's clock: whoever learns of the copy later learns what the thread did up to
     /// now.
     pub(crate) fn issue_copy(&mut self, thread: u32) {
-        self.row(thread)[thread as usize] += 1;
+        self.tick(thread);
     }
 
     pub(crate) fn knows_copy(&self, thread: u32, other: u32, copy: u32) -> bool {
@@ -169,7 +210,7 @@ impl Clocks {
             let known = &mut self.row(thread)[first + thread as usize];
             *known = copy.max(*known);
         }
-        self.row(thread)[thread as usize] += 1;
+        self.tick(thread);
     }
 
     pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
@@ -177,6 +218,9 @@ impl Clocks {
         let first = self.copies.expect("they have been announced");
         let known = &mut signal.known[first + thread as usize];
         *known = copy.max(*known);
+        if let Some(paths) = &mut self.paths {
+            paths.tell_of_copies(thread, &mut signal.moments);
+        }
     }
 
     pub(crate) fn meet(&mut self, participants: impl Iterator<Item = u32> + Clone) {
@@ -186,17 +230,23 @@ impl Clocks {
         for thread in participants.clone() {
             join(&mut union, self.row(thread));
         }
-        for thread in participants {
+        for thread in participants.clone() {
             let row = self.row(thread);
             row.copy_from_slice(&union);
             row[thread as usize] += 1;
         }
         self.joined = union;
+        if let Some(paths) = &mut self.paths {
+            paths.meet(participants);
+        }
     }
 
     /// Begins a new generation. What anybody knows of agents and fences all know now.
     pub(crate) fn meet_all(&mut self) {
         self.generation += 1;
+        if let Some(paths) = &mut self.paths {
+            paths.meet_all();
+        }
         let agents = self.threads..self.columns;
         if agents.is_empty() {
             self.clear();
@@ -216,8 +266,9 @@ impl Clocks {
     }
 
     pub(crate) fn release(&mut self, thread: u32, signal: &mut Signal) {
-        self.tell(thread, signal, self.clock(thread));
-        self.row(thread)[thread as usize] += 1;
+        let own = self.clock(thread);
+        self.tick(thread);
+        self.tell(thread, signal, own);
     }
 
     /// Publishes what came before the copies, but nothing of what the thread did since it issued
@@ -235,16 +286,20 @@ impl Clocks {
         let known_of_it = signal.known[thread as usize];
         join(&mut signal.known, self.row(thread));
         signal.known[thread as usize] = known_of_it.max(own);
+        if let Some(paths) = &self.paths {
+            paths.tell(thread, &mut signal.moments);
+        }
     }
 
     /// Tells a thread what a signal has published. One of an older generation says nothing new.
     pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
-        let is_new = signal.generation == self.generation;
-        let row = self.row(thread);
-        if is_new {
-            join(row, &signal.known);
+        if signal.generation == self.generation {
+            join(self.row(thread), &signal.known);
+            if let Some(paths) = &mut self.paths {
+                paths.learn(thread, &signal.moments);
+            }
         }
-        row[thread as usize] += 1;
+        self.tick(thread);
     }
 }
 

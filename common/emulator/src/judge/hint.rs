@@ -76,6 +76,8 @@ pub(crate) enum AsyncHint {
     StoreNotRead,
     /// The writer has not fenced, or too late for the reader to know.
     NotFenced,
+    /// No fence stands between the write and the operation.
+    NoFence,
     /// An operand of wgmma is overwritten.
     OperandInUse,
 }

@@ -197,6 +197,11 @@ impl AsyncHint {
                  and before the barrier at which it meets who starts the read (a fence of that \
                  one, or one after the barrier, covers nothing)"
             }
+            Self::NoFence => {
+                "The async proxy sees a store only behind a fence.proxy.async that stands between \
+                 the two: it is missing in the thread that wrote, after the write and before it \
+                 meets who starts the operation, or in who starts it, after they have met"
+            }
             Self::OperandInUse => {
                 "wgmma reads its operands until a wgmma_wait that covers its group has returned, \
                  in this thread or in one that this thread has met since: such a wait is missing, \

@@ -7,6 +7,7 @@ mod copies;
 pub(crate) mod counters;
 mod cp_async;
 pub(crate) mod describe;
+mod fences;
 pub(crate) mod global;
 pub(crate) mod hazard;
 pub(crate) mod held;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use crate::cluster::{Cluster, STRIDE};
 use crate::extent::BlockIndex;
 
-use clocks::{Agent, Signal};
+use clocks::{Agent, FenceRule, Signal};
 use copies::Copies;
 use counters::Counters;
 use global::{Global, Run};
@@ -127,6 +128,7 @@ pub(crate) struct Setup {
     /// The program's code, constants and static variables: kernels may read them.
     pub(crate) program: Range<usize>,
     pub(crate) watch: Option<Arc<Watch>>,
+    pub(crate) fence_rule: FenceRule,
 }
 
 #[derive(Debug, Default)]
@@ -166,7 +168,7 @@ impl Judge {
     pub(crate) fn start(&mut self, setup: Setup) {
         let generation = self.order.generation() + 1;
         let (threads, bytes) = (setup.cluster.all_threads(), setup.cluster.span());
-        self.order.start(threads, generation);
+        self.order.start(threads, generation, setup.fence_rule);
         self.shared
             .resize(bytes.max(self.shared.len()), Cell::default());
         self.content.clear();

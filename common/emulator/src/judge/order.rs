@@ -4,7 +4,7 @@
 
 use crate::intern::{IntegerMap, Interner};
 
-use super::clocks::{Agent, Clocks, Signal};
+use super::clocks::{Agent, Clocks, FenceRule, Signal};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
@@ -191,8 +191,8 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    pub(crate) fn start(&mut self, threads: u32, generation: u32) {
-        self.clocks.start(threads as usize, generation);
+    pub(crate) fn start(&mut self, threads: u32, generation: u32, rule: FenceRule) {
+        self.clocks.start(threads as usize, generation, rule);
         self.present.clear();
         self.present.resize(threads.div_ceil(32) as usize, None);
         self.forget();
@@ -309,7 +309,7 @@ impl Order {
     }
 
     /// Returns whether an operation that `reader` issues now sees through the async proxy what
-    /// `writer` wrote when there had been `fences`.
+    /// `writer` wrote when the clocks' number of fences was `fences`.
     pub(crate) fn is_fenced(&self, writer: Actor, fences: u32, reader: Actor) -> bool {
         for writing in writer.threads() {
             for reading in reader.threads() {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::cluster::Cluster;
 use crate::schedule::Random;
 
-use super::clocks::{Agent, Clocks, Signal};
+use super::clocks::{Agent, Clocks, FenceRule, Signal};
 use super::copies::{self, Copies};
 use super::hazard::HazardKind;
 use super::memory::Memory;
@@ -193,7 +193,7 @@ fn fork(agent: Agent, clock: u32, first: u32, site: u32) -> Fork {
 }
 
 impl Run {
-    fn new() -> Self {
+    fn new(fence_rule: FenceRule) -> Self {
         let mut judge = Judge::default();
         judge.start(Setup {
             memory: Arc::new(Memory::default()),
@@ -202,6 +202,7 @@ impl Run {
             harmless: [0..0, 0..0],
             program: 0..0,
             watch: None,
+            fence_rule,
         });
         let fetcher = judge.agent();
         Self {
@@ -322,7 +323,11 @@ impl Run {
 }
 
 fn judge(program: &[(usize, Op)]) -> Outcome {
-    let mut run = Run::new();
+    judge_by(FenceRule::Writer, program)
+}
+
+fn judge_by(rule: FenceRule, program: &[(usize, Op)]) -> Outcome {
+    let mut run = Run::new(rule);
     for (index, op) in program {
         run.op(op, *index as u32 + 1);
     }
@@ -550,19 +555,19 @@ impl Graph {
         })
     }
 
-    /// Returns the bytes read by TMA stores or written by TMA loads whose last writer has not
-    /// fenced since, as far as the issuer knows.
-    fn unfenced(&self) -> BTreeSet<usize> {
+    /// Returns the bytes read by TMA stores or written by TMA loads of which no fence covers the
+    /// last write, as far as the issuer knows.
+    fn unfenced(&self, rule: FenceRule) -> BTreeSet<usize> {
         let mut ops = BTreeSet::new();
         for access in &self.accesses {
-            if access.thread.is_none() && self.is_unfenced(access) {
+            if access.thread.is_none() && self.is_unfenced(access, rule) {
                 ops.insert(access.op);
             }
         }
         ops
     }
 
-    fn is_unfenced(&self, by_tma: &GraphAccess) -> bool {
+    fn is_unfenced(&self, by_tma: &GraphAccess, rule: FenceRule) -> bool {
         let byte = by_tma.bytes.start;
         let writes: Vec<&GraphAccess> = self
             .accesses
@@ -579,7 +584,11 @@ impl Graph {
             return false;
         };
         !self.fences.iter().any(|&(thread, fence)| {
-            thread == writer
+            let counts = match rule {
+                FenceRule::Writer => thread == writer,
+                FenceRule::Path => true,
+            };
+            counts
                 && self.before[fence].contains(&write.nodes[0])
                 && self.before[by_tma.nodes[0]].contains(&fence)
         })
@@ -737,7 +746,7 @@ proptest! {
     }
 
     #[test]
-    fn a_write_is_missing_its_fence_exactly_if_no_path_leads_over_one(
+    fn a_write_is_missing_its_fence_exactly_if_no_path_leads_over_its_writers(
         ops in prop::collection::vec(op(1), 1..40).prop_map(|mut ops| {
             ops.retain(|op| !is_matrix(op) && !arrives_after_copies(op));
             ops
@@ -750,7 +759,26 @@ proptest! {
             for order in [program.clone(), reordered(&program, seed)] {
                 let outcome = judge(&order);
                 let unfenced = ops_of(&outcome, HazardKind::MissingProxyFence);
-                prop_assert_eq!(unfenced, graph.unfenced(), "{:?}", order);
+                prop_assert_eq!(unfenced, graph.unfenced(FenceRule::Writer), "{:?}", order);
+            }
+        }
+    }
+
+    #[test]
+    fn by_paths_a_write_is_missing_a_fence_exactly_if_no_thread_fences_on_the_way(
+        ops in prop::collection::vec(op(1), 1..40).prop_map(|mut ops| {
+            ops.retain(|op| !is_matrix(op));
+            ops
+        }),
+        seed: u64,
+    ) {
+        let program = numbered(ops);
+        let graph = Graph::new(&program);
+        if graph.conflicts().is_empty() {
+            for order in [program.clone(), reordered(&program, seed)] {
+                let outcome = judge_by(FenceRule::Path, &order);
+                let unfenced = ops_of(&outcome, HazardKind::MissingProxyFence);
+                prop_assert_eq!(unfenced, graph.unfenced(FenceRule::Path), "{:?}", order);
             }
         }
     }
@@ -850,7 +878,7 @@ fn a_copy_holds_the_bytes_that_it_writes_and_reads_and_no_others() {
 #[test]
 fn what_is_known_stays_known() {
     let (mut clocks, mut signal) = (Clocks::default(), Signal::default());
-    clocks.start(1, 1);
+    clocks.start(1, 1, FenceRule::Writer);
     let agent = clocks.agent();
     clocks.release_before_copies(0, &mut signal);
     for number in [2, 1] {

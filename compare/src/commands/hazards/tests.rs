@@ -90,6 +90,54 @@ fn every_removal_is_noticed_and_json_says_so() {
     assert_eq!(object["synchronisation"], 1);
 }
 
+/// Returns the arguments that name a kernel of Triton's and its launch file, with every removal.
+fn triton(folder: &TempDir, name: &str, more: &str) -> HazardsArgs {
+    let launch = kernel(&format!("{name}.toml")) + more;
+    HazardsArgs {
+        suppress: true,
+        ..arguments(folder, &kernel(&format!("{name}.ptx")), &launch)
+    }
+}
+
+/// Triton fences behind the barrier: each thread fences what the others have stored.
+#[test]
+fn a_product_by_triton_is_right_and_needs_every_place_that_synchronises() {
+    let folder = TempDir::new().unwrap();
+    let answer = hazards(&triton(&folder, "triton_product", "")).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    assert!(answer.text.contains("10 places"), "{}", answer.text);
+}
+
+#[test]
+fn a_product_by_triton_without_its_fence_is_red() {
+    let folder = TempDir::new().unwrap();
+    let args = triton(&folder, "triton_product", "");
+    let text = kernel("triton_product.ptx").replace("fence.proxy.async.shared::cta;", "");
+    fs::write(&args.kernel, text).unwrap();
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Fail);
+    let fence = "it is missing in the thread that wrote";
+    assert!(answer.text.contains(fence), "{}", answer.text);
+}
+
+/// K is 0, so that each of 256 rows is the mean of the rows of V until its own; V counts its
+/// elements, 64 a row, in f16.
+#[test]
+fn attention_by_triton_is_right_and_needs_every_place_that_synchronises() {
+    let mut means = Vec::new();
+    for row in 0..256 {
+        for column in 0..64 {
+            means.push(format!("{}.0", 32 * row + column));
+        }
+    }
+    let values = means.join(", ");
+    let expected = format!("\n[[expect]]\nbuffer = 'o'\nvalues = [{values}]\ntolerance = 8.0\n");
+    let folder = TempDir::new().unwrap();
+    let answer = hazards(&triton(&folder, "triton_attention", &expected)).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    assert!(answer.text.contains("15 places"), "{}", answer.text);
+}
+
 #[test]
 fn an_interrupted_search_counts_the_removals_that_it_left_out() {
     let folder = TempDir::new().unwrap();
