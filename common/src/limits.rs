@@ -8,7 +8,8 @@ use std::str::FromStr;
 /// The variable that limits benchmarks, stage tests and `compare run`: `ATTENTION_DEVICE=sm_89`.
 pub const DEVICE_VARIABLE: &str = "ATTENTION_DEVICE";
 
-/// The least compute capability times ten: GPU code begins with PTX for compute_80.
+/// The least compute capability times ten, that of the first GPUs with the instructions of every
+/// stage: cp.async, and `mma` of BF16.
 const LEAST_CAPABILITY: u32 = 80;
 
 /// The compute capability times ten from which there are clusters.

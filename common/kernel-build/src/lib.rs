@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `ATTENTION_CHECK` | anything: compile no kernel (see below) | |
 //! | `ATTENTION_CUDA` | `auto`, `off` or `require` GPU code | `auto` |
-//! | `ATTENTION_CUDA_ARCHS` | architectures of GPU code | `sm_89,sm_90a,compute_80` |
+//! | `ATTENTION_CUDA_ARCHS` | architectures of GPU code | `sm_89,sm_90a,compute_89`; in a release build `compute_80` for `compute_89` |
 //! | `NVCC` | the nvcc to use, a path or a name on `PATH`; not there is an error | |
 //! | `CUDA_HOME`, then `CUDA_PATH` | toolkits whose `bin/nvcc` is used; not there is a warning | |
 //! | `NVCC_CCBIN` | nvcc's host compiler (read by nvcc) | `g++` |

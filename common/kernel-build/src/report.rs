@@ -58,8 +58,59 @@ pub struct GpuCode {
     pub flags: Vec<String>,
     /// The machine code, in the order of `ATTENTION_CUDA_ARCHS`.
     pub architectures: Vec<ArchitectureBuild>,
-    /// The PTX for GPUs without machine code: `compute_80`.
+    /// The PTX for GPUs without machine code: `compute_89`.
     pub ptx: Vec<String>,
+}
+
+impl GpuCode {
+    /// Returns whether an image runs on GPUs of a compute capability, times ten: machine code of
+    /// its major version up to it (of `sm_90a`, on that alone), or PTX up to it (CUDA C++
+    /// Programming Guide, application compatibility).
+    pub fn runs_on(&self, capability: u32) -> bool {
+        let machine = self.architectures.iter().any(|build| {
+            Version::of(&build.name).is_some_and(|version| version.has_machine_code_for(capability))
+        });
+        let ptx = self
+            .ptx
+            .iter()
+            .any(|name| Version::of(name).is_some_and(|version| version.has_ptx_for(capability)));
+        machine || ptx
+    }
+
+    /// Returns the names of the images: `sm_89, sm_90a, compute_89`.
+    pub fn images(&self) -> String {
+        let machine = self.architectures.iter().map(|build| build.name.as_str());
+        let ptx = self.ptx.iter().map(String::as_str);
+        machine.chain(ptx).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The version that an architecture's name ends with.
+struct Version {
+    /// The compute capability times ten.
+    capability: u32,
+    /// Whether it is of one capability (`a`) rather than of those after it, too.
+    is_exact: bool,
+}
+
+impl Version {
+    /// Reads the version of `sm_90a`.
+    fn of(name: &str) -> Option<Self> {
+        let (_, text) = name.split_once('_')?;
+        Some(Self {
+            capability: text.trim_end_matches(['a', 'f']).parse().ok()?,
+            is_exact: text.ends_with('a'),
+        })
+    }
+
+    fn has_machine_code_for(&self, capability: u32) -> bool {
+        let is_of_family = self.capability / 10 == capability / 10 && self.capability <= capability;
+        is_of_family && (!self.is_exact || self.capability == capability)
+    }
+
+    fn has_ptx_for(&self, capability: u32) -> bool {
+        self.capability <= capability && (!self.is_exact || self.capability == capability)
+    }
 }
 
 /// The machine code for one architecture.
@@ -97,4 +148,47 @@ pub struct Resources {
     /// Bytes of static shared memory per block. The runtime reserves more on sm_90; that is not
     /// counted here.
     pub static_shared_bytes: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the compute capabilities, times ten, on which images run.
+    fn capabilities_of(machine: &[&str], ptx: &[&str]) -> Vec<u32> {
+        let architectures = machine.iter().map(|name| ArchitectureBuild {
+            name: name.to_string(),
+            entries: vec![],
+        });
+        let code = GpuCode {
+            nvcc: "13.0.88".to_string(),
+            flags: vec![],
+            architectures: architectures.collect(),
+            ptx: ptx.iter().map(|name| name.to_string()).collect(),
+        };
+        let mut known = vec![75, 80, 86, 89, 90, 100, 103, 120];
+        known.retain(|capability| code.runs_on(*capability));
+        known
+    }
+
+    #[test]
+    fn machine_code_runs_on_its_major_version_from_its_minor_on() {
+        assert_eq!(capabilities_of(&["sm_86"], &[]), [86, 89]);
+    }
+
+    #[test]
+    fn code_for_one_architecture_runs_on_no_other() {
+        assert_eq!(capabilities_of(&["sm_90a"], &["compute_100a"]), [90, 100]);
+    }
+
+    #[test]
+    fn machine_code_of_a_family_runs_on_its_later_members() {
+        assert_eq!(capabilities_of(&["sm_100f"], &[]), [100, 103]);
+    }
+
+    #[test]
+    fn ptx_runs_on_every_later_gpu() {
+        let all = capabilities_of(&["sm_90a"], &["compute_89"]);
+        assert_eq!(all, [89, 90, 100, 103, 120]);
+    }
 }

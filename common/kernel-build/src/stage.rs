@@ -287,8 +287,10 @@ fn build_gpu(
             remedy: "unset ATTENTION_CUDA".to_string(),
         });
     }
-    let names = text_variable("ATTENTION_CUDA_ARCHS")
-        .unwrap_or_else(|| gpu::DEFAULT_ARCHITECTURES.to_string());
+    let names = match text_variable("ATTENTION_CUDA_ARCHS") {
+        Some(names) => names,
+        None => gpu::default_architectures(&cargo_variable("PROFILE")?).to_string(),
+    };
     let Some(architectures) = gpu::Architectures::parse(&names)?.among(only) else {
         let needed = only.join(", ");
         return Ok(GpuBuild::Absent {

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use common::choice::{Model, retain_listed};
 use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;
-use common::stage::{Artifacts, Attention, LoadedStage};
+use common::stage::{Attention, LoadedStage};
 use kernel_build::report::GpuBuild;
 use results::builds;
 use results::table::files::{entries, read};
@@ -136,22 +136,38 @@ fn refuted(folder: &Path) -> Result<Vec<Negative>, StoreError> {
 
 /// Returns why the stages cannot run on a GPU although it has their instructions.
 pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String> {
-    let stage = stages.iter().find(|stage| {
-        let Artifacts {
-            fatbin,
-            architectures,
-            ..
-        } = stage.attention.artifacts();
+    stages.iter().find_map(|stage| {
+        let architectures = stage.attention.artifacts().architectures;
         let is_for_gpu = architectures.is_empty() || architectures.iter().any(|arch| gpu.is(arch));
-        fatbin.is_none() && is_for_gpu
-    })?;
-    let GpuBuild::Absent { reason, remedy } = &stage.report.gpu else {
-        return None;
-    };
-    Some(format!(
-        "{} was built without GPU code, {reason}; {remedy} and build again",
-        stage.info().id
-    ))
+        if !is_for_gpu {
+            return None;
+        }
+        let why = lack_of_code(&stage.report.gpu, gpu)?;
+        Some(format!(
+            "{} was built {why} and build again",
+            stage.info().id
+        ))
+    })
+}
+
+/// Returns why a build has no code for a GPU, and the remedy; `None` if it has.
+fn lack_of_code(build: &GpuBuild, gpu: DeviceLimits) -> Option<String> {
+    let capability = gpu.capability;
+    match build {
+        GpuBuild::Absent { reason, remedy } => {
+            Some(format!("without GPU code, {reason}; {remedy}"))
+        }
+        GpuBuild::Built(code) if code.runs_on(capability) => None,
+        GpuBuild::Built(code) => {
+            let images = code.images();
+            Some(format!(
+                "for {images}, of which none runs on compute capability {}.{}; add \
+                 sm_{capability} to ATTENTION_CUDA_ARCHS",
+                capability / 10,
+                capability % 10
+            ))
+        }
+    }
 }
 
 /// Loads the stages of the ladder.

@@ -52,10 +52,10 @@ pub enum CudaError {
     )]
     NotBuilt { stage: String },
     #[error(
-        "{stage}: no code of {symbol} for compute capability {}.{} ({error}); build for this \
-         architecture",
-        capability.0,
-        capability.1
+        "{stage}: no code of {symbol} for compute capability {major}.{minor} ({error}); add \
+         sm_{major}{minor} to ATTENTION_CUDA_ARCHS and build again",
+        major = capability.0,
+        minor = capability.1
     )]
     NoCode {
         stage: String,
