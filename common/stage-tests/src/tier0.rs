@@ -5,23 +5,23 @@ use common::problem::Dtype;
 use common::stage::{Kernel, LoadedStage, Unsupported};
 use common::tier0::{Case, cases, extremes, others, served};
 use emulator::Schedule;
+use rayon::prelude::*;
 
 /// Runs every case on `variant` that the device can run. Returns one line per gate that failed or
 /// case that did not run; empty means green.
 pub(crate) fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
-    let mut failures = Vec::new();
-    for case in cases() {
-        failures.extend(failures_on(stage, variant, &case, case.schedules));
-    }
-    for case in extremes().into_iter().chain(others()) {
-        failures.extend(failures_on(stage, variant, &case, &[]));
-    }
+    let mut traced = cases();
     if serves(stage, variant) {
-        for case in served() {
-            failures.extend(failures_on(stage, variant, &case, case.schedules));
-        }
+        traced.extend(served());
     }
-    failures
+    let untraced: Vec<Case> = extremes().into_iter().chain(others()).collect();
+    let traced_failures = traced
+        .par_iter()
+        .flat_map_iter(|case| failures_on(stage, variant, case, case.schedules));
+    let untraced_failures = untraced
+        .par_iter()
+        .flat_map_iter(|case| failures_on(stage, variant, case, &[]));
+    traced_failures.chain(untraced_failures).collect()
 }
 
 /// Returns whether a variant takes sequences as they are served.
