@@ -1,13 +1,11 @@
 // Stage 8: copies, products and exponentials at the same time. A load-only warpgroup gives its registers to those that compute;
 // P·V of one tile is in flight while the exponentials of the next are computed.
-// Launched as a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks; with packed rows, of ceil(rows / BLOCK_M) x heads_kv x batch,
-// where each key head has seq_q * heads_q / heads_kv rows. work_of_block() tells a block its rows.
+// Launched as a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks; work_of_block() tells a block its rows.
 
 #include <attn/loading_warpgroup.cuh>
 #include <attn/mapped_halves.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh> // ATTN_PLACES, ATTN_OBSERVE: for `compare explain`, nothing on a GPU
-#include <attn/packed_rows.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/warpgroup_output.cuh>
@@ -15,127 +13,83 @@
 namespace {
 
 // Each of the first CONSUMERS warpgroups owns 64 query rows and all keys of every tile; the last warpgroup loads.
-template <class Element_,          // of Q, K and V
-          int HEAD_DIM_,           // columns
-          int CONSUMERS_,          // warpgroups that compute
-          int BLOCK_N_,            // keys of a tile
-          int STAGES_,             // tiles of K in the ring
-          bool LAZY_,              // exponentials under the row maxima of earlier tiles: no tile waits for its own
-          bool TURNS_ = false,     // the warpgroups start products in turns: one multiplies while the other has its exponentials
-          int PASSES_ = 1,         // over the keys, each for the next 64 rows of a warpgroup
-          int V_STAGES_ = STAGES_, // tiles of V in the ring
-          bool PACKED_ = false>    // a block's rows are of all query heads of a key head, whose keys are read once for them
+template <class Element_, // of Q, K and V
+          int HEAD_DIM_,  // columns
+          int CONSUMERS_, // warpgroups that compute
+          int BLOCK_N_,   // keys of a tile
+          int STAGES_,    // tiles of K and of V in the ring
+          bool LAZY_>     // exponentials under the row maxima of earlier tiles: no tile waits for its own
 struct Preset {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
-    static constexpr int CONSUMERS = CONSUMERS_, PASSES = PASSES_, THREADS = (CONSUMERS + 1) * 128;
-    static constexpr int BLOCK_M = PASSES * CONSUMERS * attn::WGMMA_M;
-    static constexpr int STAGES = STAGES_, V_STAGES = V_STAGES_;
-    static constexpr bool LSE = true, LAZY = LAZY_, TURNS = TURNS_, PACKED = PACKED_;
-    static constexpr bool Q_IN_REGISTERS = TURNS; // wgmma then reads K alone from shared memory, while TMA writes there
+    static constexpr int CONSUMERS = CONSUMERS_, THREADS = (CONSUMERS + 1) * 128;
+    static constexpr int BLOCK_M = CONSUMERS * attn::WGMMA_M, STAGES = STAGES_;
+    static constexpr bool LSE = true, LAZY = LAZY_;
     // Of a loading and of a computing thread: those of the launch, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : 24;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : 240;
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Shared {
-        QTile q;                       // [BLOCK_M, HEAD_DIM], and O on its way out
-        KvTile k[STAGES], v[V_STAGES]; // [BLOCK_N, HEAD_DIM] each
-        unsigned char unused[8];       // without them other addresses, and so other machine code than was measured
-        attn::Mbarrier q_full, k_full[STAGES], v_full[V_STAGES];
-        attn::Mbarrier k_empty[STAGES], v_empty[V_STAGES]; // read by every consumer
+        QTile q;                     // [BLOCK_M, HEAD_DIM], and O on its way out
+        KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
+        unsigned char unused[8];     // without them other addresses, and so other machine code than was measured
+        attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
+        attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
     };
-    static constexpr int Q_BOX_ROWS = PACKED ? 0 : BLOCK_M, O_BOX_ROWS = PACKED ? 0 : 16;
-    static constexpr int K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N;
+    static constexpr int Q_BOX_ROWS = BLOCK_M, O_BOX_ROWS = 16, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Element::PROBABILITY;
-    // Named barriers: from the first on one of each consumer; the others are for the turn of each of two consumers.
-    static constexpr int CONSUMER_BARRIER = 1, TURN_BARRIER = 4;
-    static_assert(STAGES >= 2 && V_STAGES >= 2, "a tile lands while another is read");
-    static_assert(!TURNS || (CONSUMERS == 2 && LAZY), "the turn's barrier is also that of the warps that read K on their own");
-    static_assert(!PACKED || (Q_IN_REGISTERS && PASSES == 1), "packed rows of Q are read once, and never by wgmma");
+    static constexpr int CONSUMER_BARRIER = 1; // named barriers: from it on one of each consumer
+    static_assert(STAGES >= 2, "a tile lands while another is read");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
-    static_assert(!TURNS || CONSUMER_BARRIER + CONSUMERS <= TURN_BARRIER, "no barrier is of two things");
 };
 
-// The slots of a warpgroup's next tile.
+// The slot of a warpgroup's next tile. `v` is never advanced: V's ring is as deep as K's. Without it, or with `consumer` below by
+// value, nvcc numbers registers in another order, and the machine code is another than was measured.
 template <class Preset>
 struct Slots {
-    attn::PipelineState<Preset::STAGES> k;
-    attn::PipelineState<Preset::V_STAGES> v; // of no use where the rings have the same depth
+    attn::PipelineState<Preset::STAGES> k, v;
 
     static __device__ __forceinline__ Slots first() { return {decltype(k)::first(), decltype(v)::first()}; }
 };
 
-// The computing warpgroup number `consumer`, for one group of 64 rows.
+// The computing warpgroup number `consumer`, for its 64 rows.
 template <class Preset>
 __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
-                                        int consumer, int pass, Slots<Preset> &slots) {
+                                        const int &consumer, Slots<Preset> &slots) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     const AttentionParams &params = launch.params;
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
-    const int group = pass * Preset::CONSUMERS + consumer;
-    const int group_row = group * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
+    const int group_row = consumer * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
 
-    if constexpr (Preset::PACKED) {
-        if (work.tiles > 0) {
-            attn::load_packed_rows<typename Preset::Element, Preset::CONSUMERS * 128>(smem.q, params, work, threadIdx.x);
-            attn::mbarrier_arrive(&smem.q_full); // for all warpgroups; no proxy fence: only ldmatrix reads Q
-        }
-    }
-    const auto row_at = [&](int row) { return work.at(work.row + row); }; // of the block
     int visible[2];          // keys that the thread's two rows see
     attn::RowState state[2]; // of the thread's two rows
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        visible[half] = attn::visible_keys(params, row_at(warp_row + lane / 4 + half * 8).query);
+        visible[half] = attn::visible_keys(params, work.row + warp_row + lane / 4 + half * 8);
         state[half] = attn::RowState::empty();
     }
     // Keys that all rows of the warpgroup see, and those that any of them does.
-    const int visible_to_all = attn::visible_keys(params, row_at(group_row).query);
-    const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q * work.heads) - 1;
-    const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row / work.heads) : 0;
+    const int visible_to_all = attn::visible_keys(params, work.row + group_row);
+    const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
+    const int visible_to_any = consumer < work.groups ? attn::visible_keys(params, last_row) : 0;
     const float scale_log2 = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
-    uint32_t q_frag[Preset::Q_IN_REGISTERS ? HEAD_DIM / attn::WGMMA_K : 1][4]; // of [64, HEAD_DIM]
-    float rescale[2]; // the factor for the output so far
+    float rescale[2];                            // the factor for the output so far
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
- ATTN_PLACES(at, work.batch, row_at(warp_row + lane / 4 + i % 4 / 2 * 8).head, row_at(warp_row + lane / 4 + i % 4 / 2 * 8).query,
-             i / 4 * 8 + lane % 4 * 2 + i % 2);
-    // The slots of K of the current and of the previous tile, and of V of the previous one.
+ ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    // The slots of the current tile, whose K is read, and of the previous one, whose V is.
     auto &current = slots.k, previous = current;
     auto &previous_v = attn::state_of_v(previous, slots.v);
-    const auto advance_v = [&] {
-        if constexpr (Preset::V_STAGES != Preset::STAGES) slots.v.advance();
-    };
     const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
     const auto wait_v = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.v_full[pipe.slot], pipe.parity); };
     // One thread may free a slot for four warps: a wgmma belongs to all four, and a wait for it ends when the whole of it has. Reads
     // by single warps need a barrier of the warpgroup before.
     const auto release = [&](attn::Mbarrier *empty, const auto &pipe) {
         if (thread == 0) attn::mbarrier_arrive(&empty[pipe.slot]);
-    };
-    // The two warpgroups alternate over the tiles of all passes, those that they do not see included. At the barrier of a turn the
-    // 128 threads wait whose turn it is, and the other 128 arrive when theirs ends.
-    const auto take_turn = [&](int tile) {
-        if constexpr (Preset::TURNS) {
-            const bool is_first = consumer == 0 && pass == 0 && tile == work.tiles - 1;
-            // The other's turn has ended.
-            if (!is_first) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer);
-        }
-    };
-    const auto end_turn = [&](int tile) {
-        if constexpr (Preset::TURNS) {
-            const bool is_last = consumer == 1 && pass == Preset::PASSES - 1 && tile == 0;
-            if (consumer == 0) attn::named_barrier_arrive<Preset::TURN_BARRIER + 1, 256>();
-            else if (!is_last) attn::named_barrier_arrive<Preset::TURN_BARRIER, 256>();
-        }
-    };
-    const auto start_scores = [&] {
-        if constexpr (Preset::Q_IN_REGISTERS) attn::start_qk(s, q_frag, smem.k[current.slot]);
-        else attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
     };
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
@@ -150,11 +104,9 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         constexpr bool EXACT = decltype(exact)::value;
         wait_v(previous_v); // it has landed
         // Warps that read K of the previous tile on their own have done so.
-        if constexpr (Preset::TURNS) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer); // the other's turn has ended
-        else if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
-        start_scores();
+        if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
+        attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous_v.slot]);
-        end_turn(tile);
         // Products have read K of the previous tile and, before the barrier, warps on their own.
         release(smem.k_empty, previous);
         attn::wgmma_wait<1>(s); // P·V goes on
@@ -179,35 +131,24 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
         attn::round_rows<typename Preset::Element>(p_frag, s);
         previous = current, current = next;
-        advance_v();
     };
 
     int tile = work.tiles - 1;
     // Tiles that no row of the warpgroup sees.
 #pragma unroll 1
-    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, current.advance(), previous = current, advance_v()) {
+    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, current.advance(), previous = current) {
         wait_k(current);
-        wait_v(previous_v);
+        wait_v(current);
         // All warps have seen both phases end: one that came a lap late would wait for ever.
         attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
         release(smem.k_empty, current);
-        release(smem.v_empty, previous_v);
-        take_turn(tile);
-        end_turn(tile);
+        release(smem.v_empty, current);
     }
-    if (group >= work.groups) return; // it has no rows, or those of the next block
+    if (consumer >= work.groups) return; // it has no rows, or those of the next block
     if (work.tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0); // also before O takes its place
     if (tile >= 0) {
-        if constexpr (Preset::Q_IN_REGISTERS) {
-#pragma unroll
-            for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
-                attn::ldmatrix_x4(q_frag[i], smem.q.at(warp_row + lane % 16, 2 * i + lane / 16));
-            }
-        }
         wait_k(current);
-        take_turn(tile);
-        start_scores();
-        end_turn(tile);
+        attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
         attn::wgmma_wait<0>(s);
         mask_and_softmax(tile);
         attn::round_rows<typename Preset::Element>(p_frag, s);
@@ -222,24 +163,17 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous_v.slot]);
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
-        if constexpr (Preset::PASSES > 1) { // the next pass needs the slots
-            // Warps that read K of the last tile, and Q, on their own have done so.
-            attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
-            release(smem.k_empty, previous);
-            release(smem.v_empty, previous_v);
-            advance_v();
-        }
     }
 
-    if constexpr (Preset::LAZY && Preset::PASSES == 1) __syncwarp(); // lanes that read Q for their own scores have done so
-    attn::store_output<Preset::PACKED>(launch, work, smem.q, warp_row, o_acc, state, lane);
-    attn::store_lse_rows<Preset::PACKED>(params, work, work.row + warp_row + lane / 4, state, {scale_log2, scale_log2}, lane);
+    if constexpr (Preset::LAZY) __syncwarp(); // lanes that read Q for their own scores have done so
+    attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
+    attn::store_lse_rows<false>(params, work, work.row + warp_row + lane / 4, state, {scale_log2, scale_log2}, lane);
 }
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
-    const attn::Work work = attn::work_of_block<Preset, Preset::PACKED>(launch.params);
+    const attn::Work work = attn::work_of_block<Preset>(launch.params);
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::CONSUMERS);
     // The barriers are initialised.
@@ -247,12 +181,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     constexpr bool SHARES = Preset::CONSUMERS > 1; // two warpgroups start with as many registers as they could use
     if (warpgroup == Preset::CONSUMERS) {
         if constexpr (SHARES) attn::give_registers_back<Preset::LOADER_REGISTERS>();
-        attn::load_ring<Preset, Preset::PASSES>(launch, smem, work);
+        attn::load_ring<Preset>(launch, smem, work);
     } else {
         if constexpr (SHARES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         auto slots = Slots<Preset>::first();
-#pragma unroll 1
-        for (int pass = 0; pass < Preset::PASSES; ++pass) compute<Preset>(launch, smem, work, warpgroup, pass, slots);
+        compute<Preset>(launch, smem, work, warpgroup, slots);
     }
 }
 
@@ -265,13 +198,6 @@ template <int HEAD_DIM> constexpr int RING = HEAD_DIM == 64 ? 4 : 3; // tiles of
 // For grids that fill the GPU about once, and for those that do not.
 template <class Element, int HEAD_DIM> using Lazy128x128 = Preset<Element, HEAD_DIM, 2, 128, RING<HEAD_DIM>, true>;
 template <class Element, int HEAD_DIM> using Lazy64x128 = Preset<Element, HEAD_DIM, 1, 128, RING<HEAD_DIM>, true>;
-// The first by turns; the same for groups of query heads; and twice the rows, one half after the other, for grids that would fill the
-// GPU about twice.
-template <class Element, int HEAD_DIM, bool PACKED = false>
-using Turns128x128 = Preset<Element, HEAD_DIM, 2, 128, RING<HEAD_DIM>, true, true, 1, RING<HEAD_DIM>, PACKED>;
-template <class Element, int HEAD_DIM> using Packed128x128 = Turns128x128<Element, HEAD_DIM, true>;
-template <class Element, int HEAD_DIM>
-using Turns256x128 = Preset<Element, HEAD_DIM, 2, 128, 3, true, true, 2, HEAD_DIM == 64 ? 3 : 2>;
 
 } // namespace
 
@@ -279,6 +205,3 @@ ATTN_MAPPED_HALVES_VARIANT(overlap, overlap_256x64, Exact256x64)
 ATTN_MAPPED_HALVES_VARIANT(overlap_lazy, overlap_lazy_256x64, Lazy256x64)
 ATTN_MAPPED_HALVES_VARIANT(overlap_lazy, overlap_lazy_128x128, Lazy128x128)
 ATTN_MAPPED_HALVES_VARIANT(overlap_lazy, overlap_lazy_64x128, Lazy64x128)
-ATTN_MAPPED_HALVES_VARIANT(overlap_turns, overlap_turns_256x128, Turns256x128)
-ATTN_MAPPED_HALVES_VARIANT(overlap_turns, overlap_turns_128x128, Turns128x128)
-ATTN_MAPPED_HALVES_VARIANT(overlap_packed, overlap_packed_128x128, Packed128x128)

@@ -1,14 +1,12 @@
 //! Stage 8: copies, products and exponentials at the same time. A warpgroup that only loads gives
 //! its registers to those that compute, and the output of one tile is under way while the
-//! exponentials of the next are computed. Three families share all code but the maximum, `overlap`
-//! waits for that of each tile, `overlap-lazy` takes exponentials under those of earlier tiles, and
-//! who multiplies when: in `overlap-turns`, lazy too, one warpgroup does while the other has its
-//! exponentials. `overlap-packed` is that with rows of all query heads of a key head.
+//! exponentials of the next are computed. Two families share all code but the maximum: `overlap`
+//! waits for that of each tile, `overlap-lazy` takes exponentials under those of earlier tiles.
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::stage::{Artifacts, Attention, Kernel, Redundant, Role, StageInfo};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -25,13 +23,6 @@ const EXACT: Base = Base {
     stage: "stage8-overlap",
     family: "overlap",
 };
-/// The same kernel without turns, where the rows of a block are of one head.
-const LAZY: Base = Base {
-    stage: "stage8-overlap",
-    family: "overlap-lazy",
-};
-
-const CHUNK_64: &[Where] = &[Where::new("chunk_64", Dtype::F16, Mask::Causal)];
 
 /// The problem on which the source documents ask for 40 % of the tensor pipe.
 const BIG_FULL: &[Where] = &[Where::new("big", Dtype::F16, Mask::Full)];
@@ -88,19 +79,8 @@ const INFO: StageInfo = StageInfo {
             problems: claim::F16,
             ..Claim::by_descriptor("overlap-lazy")
         },
-        Claim::faster_on("overlap-packed", LAZY, CHUNK_64, 1.3),
-        Claim::over_peers("overlap-packed", CHUNK_64, 1.0),
-        Claim {
-            problems: claim::F16,
-            ..Claim::by_descriptor("overlap-packed")
-        },
     ],
-    redundant: &[Redundant {
-        family: "overlap-packed",
-        site: "All warps have seen both phases end",
-        reason: "in one pass no slot is filled again before the other warpgroup's next turn, for \
-                 which all warps have ended theirs",
-    }],
+    redundant: &[],
 };
 
 impl Attention for Overlap {
@@ -110,9 +90,5 @@ impl Attention for Overlap {
 
     fn artifacts(&self) -> &'static Artifacts {
         &ARTIFACTS
-    }
-
-    fn packs_heads(&self, kernel: &Kernel) -> bool {
-        kernel.family == "overlap-packed"
     }
 }

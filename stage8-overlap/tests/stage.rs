@@ -1,8 +1,6 @@
 //! The tests that every stage runs, see `stage-tests`, and beside them this stage's own: one
 //! program, so that the emulator and the kernels are linked once.
 
-#[path = "stage/packed_rows.rs"]
-mod packed_rows;
 #[path = "stage/suppression.rs"]
 mod suppression;
 #[path = "stage/warpgroups.rs"]

@@ -42,8 +42,8 @@ static __device__ __forceinline__ void init_ring(typename Preset::Shared &smem, 
     fence_mbarrier_init();
 }
 
-// The warpgroup's work: Q, then, PASSES times, K and V of all tiles, from the last, so that those on the diagonal come first.
-template <class Preset, int PASSES = 1>
+// The warpgroup's work: Q, then K and V of all tiles, from the last, so that those on the diagonal come first.
+template <class Preset>
 static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work) {
     constexpr int BLOCK_N = Preset::BLOCK_N;
     const int thread = threadIdx.x % 128;
@@ -69,22 +69,20 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
             }
         }
     };
-    // `left`: tiles that are still to come, in all passes.
-    const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, Mbarrier *full, int left) {
-        const int index = PASSES == 1 ? left : left % work.tiles;
+    const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, Mbarrier *full, int index) {
         mbarrier_arrive_expect_tx(full, tile.BYTES);
         tile.load(map, full, index * BLOCK_N, work.head_kv, work.batch);
     };
-    const int last = PASSES * work.tiles - 1;
+    const int last = work.tiles - 1;
     if constexpr (!CONVERTS<Preset>) {
         if (thread != 0) return;
         if constexpr (Preset::Q_BOX_ROWS > 0) copy_q(smem.q, &smem.q_full);
 #pragma unroll 1
-        for (int left = last; left >= 0; --left, advance()) {
+        for (int tile = last; tile >= 0; --tile, advance()) {
             wait_empty(smem.k_empty, k_slot);
-            copy_kv(smem.k[k_slot.slot], launch.k, &smem.k_full[k_slot.slot], left);
+            copy_kv(smem.k[k_slot.slot], launch.k, &smem.k_full[k_slot.slot], tile);
             wait_empty(smem.v_empty, v_slot);
-            copy_kv(smem.v[v_slot.slot], launch.v, &smem.v_full[v_slot.slot], left);
+            copy_kv(smem.v[v_slot.slot], launch.v, &smem.v_full[v_slot.slot], tile);
         }
     } else {
         // All threads convert codes that have landed; each makes its part visible to the tensor cores before it arrives for the
@@ -107,15 +105,15 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
         }
         int parity = 0; // of staging
 #pragma unroll 1
-        for (int left = last; left >= 0; --left, advance(), parity ^= 1) {
+        for (int tile = last; tile >= 0; --tile, advance(), parity ^= 1) {
             wait_empty(smem.k_empty, k_slot);
             mbarrier_wait_tx(&staging.k_full, parity);
             convert(smem.k[k_slot.slot], staging.k, &smem.k_full[k_slot.slot]);
-            if (thread == 0 && left > 0) copy_kv(staging.k, launch.k, &staging.k_full, left - 1);
+            if (thread == 0 && tile > 0) copy_kv(staging.k, launch.k, &staging.k_full, tile - 1);
             wait_empty(smem.v_empty, v_slot);
             mbarrier_wait_tx(&staging.v_full, parity);
             convert(smem.v[v_slot.slot], staging.v, &smem.v_full[v_slot.slot]);
-            if (thread == 0 && left > 0) copy_kv(staging.v, launch.v, &staging.v_full, left - 1);
+            if (thread == 0 && tile > 0) copy_kv(staging.v, launch.v, &staging.v_full, tile - 1);
         }
     }
 }

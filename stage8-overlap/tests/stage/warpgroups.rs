@@ -19,14 +19,6 @@ fn rows_that_do_not_fill_their_blocks_are_computed_once() {
 }
 
 #[test]
-fn rows_of_two_passes_are_computed_once() {
-    stage_tests::rows_of_blocks(&Overlap, "overlap-turns-256x128", Dtype::F16);
-}
-
-#[test]
-fn presets_of_lazy_families_look_for_no_maxima_in_further_tiles() {
-    stage_tests::lazy_maxima(
-        &Overlap,
-        &["overlap-lazy", "overlap-turns", "overlap-packed"],
-    );
+fn lazy_presets_look_for_no_maxima_in_further_tiles() {
+    stage_tests::lazy_maxima(&Overlap, &["overlap-lazy"]);
 }
