@@ -256,7 +256,6 @@ using Tile64x128K2 = Preset<Element, HEAD_DIM, 2, 2, HEAD_DIM == 64 ? 128 : 64, 
 template <class Element, int HEAD_DIM> using Zigzag256x64 = Tile256x64<Element, HEAD_DIM, Rows::ZIGZAG>;
 template <class Element, int HEAD_DIM> using Zigzag128x64K2 = Tile128x64K2<Element, HEAD_DIM, Rows::ZIGZAG>;
 template <class Element, int HEAD_DIM> using Packed128x64K2 = Tile128x64K2<Element, HEAD_DIM, Rows::PACKED>;
-template <class Element, int HEAD_DIM> using Packed64x128K2 = Tile64x128K2<Element, HEAD_DIM, Rows::PACKED>;
 
 } // namespace
 
@@ -266,4 +265,3 @@ ATTN_MAPPED_VARIANT(spread, spread_64x128_k2, Tile64x128K2)
 ATTN_MAPPED_VARIANT(zigzag, zigzag_128x64_k2, Zigzag128x64K2)
 ATTN_MAPPED_VARIANT(zigzag, zigzag_256x64, Zigzag256x64)
 ATTN_MAPPED_VARIANT(packed, packed_128x64_k2, Packed128x64K2)
-ATTN_MAPPED_VARIANT(packed, packed_64x128_k2, Packed64x128K2)
