@@ -24,7 +24,7 @@ impl Ratio<'_> {
 }
 
 /// Returns `faster on 63 of 64 problems, from 0.95x to 2.99x; slower: big_wide e4m3 full (0.95x
-/// cudnn-fp8)`.
+/// cudnn-fp8); on 2 more our fastest was not timed beside them`.
 pub fn score(view: &View<'_>) -> Option<String> {
     let ratios = sorted_ratios(view);
     let lowest = ratios.first()?.figure.value;
@@ -44,6 +44,10 @@ pub fn score(view: &View<'_>) -> Option<String> {
         if !named.is_empty() {
             line += &format!("; {word}: {}", names(&named));
         }
+    }
+    let missed = peers::missed(view).len();
+    if missed > 0 {
+        line += &format!("; on {missed} more our fastest was not timed beside them");
     }
     Some(line)
 }

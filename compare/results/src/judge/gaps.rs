@@ -4,6 +4,7 @@ use super::View;
 use super::claims::Claimed;
 use super::list::{count, distinct, joined};
 use super::missing::Missing;
+use super::peers;
 use crate::table::{Kind, ProblemPlace, Row};
 use common::metric::{self, Metric};
 use common::verdict::Verdict;
@@ -23,6 +24,7 @@ pub fn actions(view: &View<'_>, missing: &[Missing], claims: &[Claimed]) -> Vec<
         stale_figures(view),
         undecided_pairs(&open),
         open_peers(&open),
+        missed_peers(view),
         profiles(&open),
     ]
     .into_iter()
@@ -79,6 +81,18 @@ fn open_peers(open: &[&Claimed]) -> Option<String> {
     )?;
     Some(format!(
         "Decide claims over peers, after a run of their stages: `{command}`."
+    ))
+}
+
+fn missed_peers(view: &View<'_>) -> Option<String> {
+    let missed = peers::missed(view);
+    let problems = missed
+        .iter()
+        .filter_map(|row| Some((row.subject.stage(), row.problem()?)));
+    let command = command("compare peers --iters 100", problems)?;
+    let places = count(missed.len(), "problem", "problems");
+    Some(format!(
+        "Time our fastest variant beside peers on {places} where another was: `{command}`."
     ))
 }
 

@@ -1,7 +1,7 @@
 //! Ours against peers: which figures are shown, and what is won and lost.
 
 use super::View;
-use super::best::p50;
+use super::best::{self, p50};
 use super::list::{count, distinct, tallied};
 use crate::table::{Figure, ProblemPlace, Row, Subject, Table};
 use common::metric::Metric;
@@ -138,10 +138,49 @@ pub fn ours<'a>(
     })
 }
 
+/// The least gain of a variant over the one that was timed beside peers for which that one is not
+/// called our fastest. Times of one kernel in two sessions differ by less.
+const LEAD: f64 = 1.08;
+
 /// Returns every problem that was timed against peers, in the newest session that did so: by
 /// element type, size and mask. A problem on which a row of ours failed is left out, and no older
-/// figure hides that.
+/// figure hides that; so is one on which a faster variant of ours was never timed beside them.
 pub fn problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
+    let mut problems = timed_problems(view);
+    problems.retain(|problem| faster_alone(view, problem).is_none());
+    problems
+}
+
+/// Returns the latencies of our fastest variants where another variant was timed beside peers
+/// instead.
+pub fn missed<'a>(view: &'a View<'_>) -> Vec<&'a Row> {
+    let mut missed = Vec::new();
+    for problem in timed_problems(view) {
+        if !view.is_stale(problem.ours) {
+            missed.extend(faster_alone(view, &problem));
+        }
+    }
+    missed
+}
+
+/// Returns the latency of our fastest variant on a problem, if that was timed alone and leads the
+/// one that was timed beside peers. Both latencies are of one regime.
+fn faster_alone<'a>(view: &'a View<'_>, problem: &Problem<'a>) -> Option<&'a Row> {
+    let own = view.table.latency(&problem.ours.subject, problem.place)?;
+    let mut leading = Vec::new();
+    for row in view.table.latencies() {
+        let is_alike = row.problem() == Some(problem.place) && row.regime() == own.regime();
+        if is_alike && p50(row) * LEAD < p50(own) {
+            leading.push(row);
+        }
+    }
+    leading
+        .into_iter()
+        .filter(|row| !view.is_stale(row) && best::withheld(view, row).is_none())
+        .min_by(|a, b| p50(a).total_cmp(&p50(b)))
+}
+
+fn timed_problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
     let mut places = distinct(view.table.peer_times().filter_map(Row::problem));
     places.sort_by_key(|place| (place.dtype, place.size(), place.mask, place.cold, *place));
     let mut problems = Vec::new();

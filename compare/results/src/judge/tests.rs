@@ -834,6 +834,35 @@ fn a_problem_at_the_power_limit_is_won_or_lost_in_the_sustained_regime() {
     });
 }
 
+/// Returns whether the one problem counts, and our variants that are faster alone.
+fn counted_and_missed(line: &str) -> (usize, Vec<String>) {
+    ask_table(line, |view| {
+        let missed = peers::missed(view);
+        let names = missed.iter().map(|row| row.subject.to_string());
+        (problems(view).len(), names.collect())
+    })
+}
+
+#[test]
+fn a_problem_on_which_another_variant_was_timed_beside_peers_is_neither_won_nor_lost() {
+    let answer = counted_and_missed("timed 32 20 15; beside wmma mission 20 flash-attn-3 12");
+    assert_eq!(answer, (0, vec![CPASYNC.to_string()]));
+}
+
+#[test]
+fn a_variant_that_is_hardly_faster_alone_leaves_a_problem_as_it_was_timed() {
+    let answer = counted_and_missed("timed 32 20 19; beside wmma mission 20 flash-attn-3 12");
+    assert_eq!(answer, (1, vec![]));
+}
+
+#[test]
+fn a_variant_that_is_faster_alone_and_not_green_counts_for_nothing() {
+    let answer = counted_and_missed(
+        "timed 32 20 15; cpasync gpu all: C3 fail; beside wmma mission 20 flash-attn-3 12",
+    );
+    assert_eq!(answer, (1, vec![]));
+}
+
 /// It has a time, too: that of its new side while it was interleaved.
 #[test]
 fn a_pair_is_no_latency() {
