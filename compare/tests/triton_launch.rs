@@ -89,7 +89,9 @@ fn a_kernel_is_written_with_its_launch() {
     ] {
         let expected = fs::read_to_string(kernels().join(committed)).unwrap();
         let made = fs::read_to_string(out.join(written)).unwrap();
-        let header = expected.lines().take_while(|line| line.starts_with("# Written"));
+        let header = expected
+            .lines()
+            .take_while(|line| line.starts_with("# Written"));
         let body = expected.lines().skip(header.count());
         assert!(made.lines().eq(body), "{written}: {made}");
     }
