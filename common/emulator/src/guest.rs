@@ -5,11 +5,14 @@
 //! block fails, so a caller owns nothing that needs dropping while it calls one.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::ops::Range;
 
 use crate::cluster::STRIDE;
 use crate::fault::{Fault, Place};
 use crate::ffi::access::{self, MatrixAccess};
 use crate::ffi::{self, cluster, cp_async, mbarrier, tma};
+pub use crate::judge::StrongOrder;
+use crate::judge::order::How;
 use crate::run::{ThreadContext, emulator_current_slot, emulator_trace_slot};
 use crate::site::{self, Literal};
 use crate::source;
@@ -42,6 +45,15 @@ impl Site {
     pub fn place(self) -> Place {
         self.site.place()
     }
+}
+
+/// The kind of a strong operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrongKind {
+    Read,
+    Write,
+    /// A read-modify-write.
+    Update,
 }
 
 /// The kind of an operation in which a warp's lanes exchange operands.
@@ -197,6 +209,29 @@ impl Thread<'_> {
     #[inline]
     pub fn access(self, address: usize, bytes: usize, is_write: bool, site: Site) {
         access::judge_access(self.0, address, bytes, is_write.into(), site.number);
+    }
+
+    /// Tells the judge of a strong operation. One that `polls`, and so reads the same again and
+    /// again, waits for another thread.
+    pub fn strong(
+        self,
+        bytes: Range<usize>,
+        kind: StrongKind,
+        order: StrongOrder,
+        polls: bool,
+        site: Site,
+    ) {
+        let how = match kind {
+            StrongKind::Read => How::StrongRead,
+            StrongKind::Write => How::StrongWrite,
+            StrongKind::Update => How::Atomic,
+        };
+        access::judge_strong(self.0, bytes, how, order, polls, site.number);
+    }
+
+    /// Tells that a thread which polled has found what it waited for.
+    pub fn progresses(self) {
+        self.0.run().spin.reset();
     }
 
     /// Tells of an access to registers whose place in flight is `address`. Does not return if a

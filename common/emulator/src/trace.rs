@@ -16,7 +16,7 @@ use crate::extent::BlockIndex;
 use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch};
 use crate::judge::describe::describe_all;
-use crate::judge::global::Run;
+use crate::judge::global::{Run, RunKind};
 use crate::judge::hint::Hint;
 use crate::judge::observed::{KeyCount, Mark, Sighting};
 use crate::judge::operation::Bytes;
@@ -258,7 +258,7 @@ impl Observer {
             let Some((allocation, offset)) = memory.locate(run.start) else {
                 continue;
             };
-            if run.write
+            if run.kind != RunKind::Read
                 && allocation.name == "o"
                 && offset < watch.output.end
                 && offset + run.bytes as usize > watch.output.start
@@ -395,12 +395,12 @@ fn compare_blocks(
     mut runs: Vec<(usize, Run)>,
     hazards: &mut Hazards,
 ) {
-    runs.sort_by_key(|(block, run)| (run.start, *block, run.write));
+    runs.sort_by_key(|(block, run)| (run.start, *block, run.kind));
     let mut open: Vec<(usize, Run)> = Vec::new();
     for (block, run) in runs {
         open.retain(|(_, other)| other.end() > run.start);
         for &(other_block, other) in &open {
-            if other_block == block || !(run.write || other.write) {
+            if other_block == block || !run.kind.conflicts(other.kind) {
                 continue;
             }
             let (first, second) = if other_block <= block {
@@ -432,7 +432,7 @@ fn side(launch: &Launch, cluster: BlockIndex, run: &Run) -> (BlockIndex, Side) {
     let (block, thread) = launch.in_cluster(cluster, run.thread);
     let side = Side {
         actor: Actor::Thread(thread),
-        how: if run.write { How::Write } else { How::Read },
+        how: run.kind.how(),
         site: run.site,
     };
     (block, side)

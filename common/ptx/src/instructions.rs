@@ -17,6 +17,8 @@ const fn row(example: &'static str, meaning: &'static str) -> Row {
 
 const CONTROL: &str = "control flow";
 const MEMORY: &str = "access that the judge sees by the bytes that it touches";
+const STRONG: &str = "strong: raced for by weak accesses alone; orders threads of a block, none of \
+                      two blocks";
 const ADDRESS: &str = "addresses; shared memory has offsets, all else addresses of this program";
 const LANES: &str = "exchange of lanes; orders nothing";
 const MATRIX: &str = "one access of the warp as a whole";
@@ -60,6 +62,14 @@ const OTHERS: &[Row] = &[
     ),
     row("st.global.u16 [%rd1], %rs1", MEMORY),
     row("st.shared.v2.u64 [%r1], {%rd1, %rd2}", MEMORY),
+    row("ld.acquire.gpu.global.u32 %r1, [%rd1]", STRONG),
+    row("ld.relaxed.cta.shared.u32 %r1, [%r2]", STRONG),
+    row("ld.volatile.shared.u32 %r1, [%r2]", STRONG),
+    row("st.release.gpu.global.u32 [%rd1], %r1", STRONG),
+    row("atom.global.gpu.acq_rel.add.f32 %f1, [%rd1], %f2", STRONG),
+    row("atom.shared.cas.b32 %r1, [%r2], %r3, %r4", STRONG),
+    row("red.relaxed.gpu.global.max.s32 [%rd1], %r1", STRONG),
+    row("red.global.add.noftz.f16x2 [%rd1], %r1", STRONG),
     row("cvta.to.shared.u64 %rd1, %rd2", ADDRESS),
     row("cvta.global.u64 %rd1, %rd2", ADDRESS),
     row("isspacep.shared %p1, %rd1", ADDRESS),
@@ -287,8 +297,8 @@ mod tests {
         for instruction in [
             "tcgen05.fence",
             "add.rz.f32 %f1, %f2, %f3",
-            "atom.global.add.u32 %r1, [%rd1], 1",
-            "ld.acquire.gpu.global.u32 %r1, [%rd1]",
+            "atom.global.add.s8 %r1, [%rd1], 1",
+            "red.global.add.v2.f32 [%rd1], {%f1, %f2}",
             "cp.async.bulk.wait_group 0",
             "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2, %r3, %r4}, \
              {%r5, %r6}, {%r1, %r2}",

@@ -1,6 +1,6 @@
 //! The registers that an instruction names.
 
-use crate::step::{Address, Op, Slot, WgmmaA};
+use crate::step::{Address, Op, Slot, Update, WgmmaA};
 
 impl Op {
     /// Calls `visit` with each operand; true for one that is written.
@@ -41,6 +41,14 @@ impl Op {
             Self::Store(access) => {
                 of_address(&access.address, visit);
                 read(&access.slots, visit);
+            }
+            Self::Atomic(atomic) => {
+                of_address(&atomic.access.address, visit);
+                visit(atomic.value, false);
+                if let Update::CompareAndSwap { expected } = atomic.update {
+                    visit(expected, false);
+                }
+                write(&atomic.access.slots, visit);
             }
             _ => self.each_slot_of_warp(visit),
         }

@@ -1,6 +1,6 @@
 //! An entry ready to run: instructions with resolved operands.
 
-use emulator::guest::{Element, Site};
+use emulator::guest::{Element, Site, StrongOrder};
 
 use crate::isa::{Binary, Quaternary, Relation, Ternary, Unary};
 
@@ -34,6 +34,31 @@ pub(crate) struct Access {
     pub(crate) is_signed: bool,
     pub(crate) address: Address,
     pub(crate) slots: Box<[Slot]>,
+    /// The order of a strong access; none of a weak one.
+    pub(crate) order: Option<StrongOrder>,
+}
+
+/// A read-modify-write. The access has one slot, for what was there.
+#[derive(Clone, Debug)]
+pub(crate) struct Atomic {
+    pub(crate) access: Access,
+    pub(crate) update: Update,
+    pub(crate) value: Slot,
+}
+
+/// What a read-modify-write does with a word and its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Update {
+    Exchange,
+    /// Stores the value where the word is the expected one.
+    CompareAndSwap {
+        expected: Slot,
+    },
+    /// Adds 1, from the value on again from 0.
+    Increment,
+    /// Subtracts 1, below 0 again from the value on.
+    Decrement,
+    Apply(Binary),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +270,7 @@ pub(crate) enum Op {
     Trap,
     Load(Box<Access>),
     Store(Box<Access>),
+    Atomic(Box<Atomic>),
     ToShared {
         to: Slot,
         from: Slot,

@@ -310,3 +310,145 @@ fn every_synchronisation_of_the_ring_is_needed() {
     assert!(needless.is_empty(), "{needless:?}");
     assert!(verdict.sync_sites.len() >= 6, "{:?}", verdict.sync_sites);
 }
+
+const MESSAGE: &str = include_str!("kernels/message.ptx");
+const COUNTER: &str = include_str!("kernels/counter.ptx");
+const LOCK: &str = include_str!("kernels/lock.ptx");
+
+/// A launch of two warps with one word, which is 0.
+fn word_launch() -> Case {
+    let word = Buffer {
+        filling: Filling::Value(0.0),
+        ..buffer("to", ElementType::I32, 1, true)
+    };
+    case(64, vec![word], vec![address("to")])
+}
+
+#[test]
+fn a_release_that_is_acquired_orders_what_came_before_it() {
+    let verdict = assert_quiet(MESSAGE, &word_launch());
+    assert_eq!(words_of(&verdict.outputs[0]), [7]);
+}
+
+#[test]
+fn a_flag_that_is_not_released_orders_nothing() {
+    let text = MESSAGE.replace("st.release", "st.relaxed");
+    assert_named(&text, &word_launch(), "race", &["// write", "// read"]);
+}
+
+#[test]
+fn a_flag_that_is_not_acquired_orders_nothing() {
+    let text = MESSAGE.replace("ld.acquire", "ld.relaxed");
+    assert_named(&text, &word_launch(), "race", &["// write", "// read"]);
+}
+
+#[test]
+fn a_flag_that_is_read_weakly_is_raced_for() {
+    let text = MESSAGE.replace("ld.acquire.cta", "ld");
+    assert_named(&text, &word_launch(), "race", &["// release", "// acquire"]);
+}
+
+#[test]
+fn a_flag_that_nobody_raises_is_a_deadlock() {
+    let text = edited(MESSAGE, "// release", "");
+    let all = said(&judge(&text, &word_launch()));
+    assert!(all.contains("deadlock"), "{all}");
+}
+
+#[test]
+fn atomics_of_all_blocks_are_no_race_and_none_is_lost() {
+    let launch = Case {
+        grid: [3, 1, 1],
+        ..word_launch()
+    };
+    let verdict = assert_quiet(COUNTER, &launch);
+    assert_eq!(words_of(&verdict.outputs[0]), [3 * 64]);
+}
+
+#[test]
+fn an_atomic_and_a_weak_read_of_another_block_are_a_race() {
+    let launch = Case {
+        grid: [3, 1, 1],
+        ..word_launch()
+    };
+    let text = edited(
+        COUNTER,
+        "// count",
+        "red.global.add.u32 [%rd1], 1; // count\nld.global.u32 %r1, [%rd1]; // look",
+    );
+    let text = text.replace("ret;", "st.global.u32 [%rd1], %r1;\nret;");
+    assert_named(&text, &launch, "race", &["// count", "// look"]);
+}
+
+#[test]
+fn a_lock_orders_those_who_take_it() {
+    let verdict = assert_quiet(LOCK, &word_launch());
+    assert_eq!(words_of(&verdict.outputs[0]), [64]);
+}
+
+#[test]
+fn a_lock_that_is_given_without_a_release_orders_nothing() {
+    let text = LOCK.replace("atom.release", "atom.relaxed");
+    assert_named(&text, &word_launch(), "race", &["// write", "// read"]);
+}
+
+/// Runs one thread of an instruction on a word, and returns the word and what it gave.
+fn updated(instruction: &str, word: f64, element: ElementType) -> (Vec<u8>, Vec<u8>) {
+    let text = format!(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n\
+         .visible .entry update(.param .u64 to, .param .u64 old)\n{{\n\
+         .reg .b32 %r<2>;\n.reg .b64 %rd<3>;\n\
+         ld.param.u64 %rd1, [to];\nld.param.u64 %rd2, [old];\n\
+         {instruction}\nst.global.b32 [%rd2], %r1;\nret;\n}}\n"
+    );
+    let filled = |name: &str| Buffer {
+        filling: Filling::Value(word),
+        ..buffer(name, element, 1, true)
+    };
+    let launch = case(
+        1,
+        vec![filled("to"), filled("old")],
+        vec![address("to"), address("old")],
+    );
+    let mut outputs = assert_quiet(&text, &launch).outputs;
+    let old = outputs.pop().unwrap();
+    (outputs.pop().unwrap(), old)
+}
+
+#[test]
+fn an_atomic_gives_what_was_there_and_leaves_what_it_says() {
+    for (operation, value, expected) in [
+        ("add.u32", 3, 8),
+        ("max.s32", 3, 5),
+        ("min.u32", 3, 3),
+        ("and.b32", 4, 4),
+        ("or.b32", 8, 13),
+        ("xor.b32", 1, 4),
+        ("exch.b32", 9, 9),
+        ("inc.u32", 5, 0),
+        ("inc.u32", 6, 6),
+        ("dec.u32", 9, 4),
+        ("dec.u32", 4, 4),
+    ] {
+        let instruction = format!("atom.global.{operation} %r1, [%rd1], {value};");
+        let (word, old) = updated(&instruction, 5.0, ElementType::I32);
+        assert_eq!(words_of(&word), [expected], "{instruction}");
+        assert_eq!(words_of(&old), [5], "{instruction}");
+    }
+}
+
+#[test]
+fn a_word_is_swapped_where_it_is_the_expected_one() {
+    for (expected, swapped) in [(5, 9), (6, 5)] {
+        let instruction = format!("atom.global.cas.b32 %r1, [%rd1], {expected}, 9;");
+        let (word, old) = updated(&instruction, 5.0, ElementType::I32);
+        assert_eq!((words_of(&word), words_of(&old)), (vec![swapped], vec![5]));
+    }
+}
+
+#[test]
+fn floating_point_is_added_atomically() {
+    let instruction = "atom.global.gpu.acq_rel.add.f32 %r1, [%rd1], 0f3FC00000;";
+    let (word, _) = updated(instruction, 2.0, ElementType::F32);
+    assert_eq!(ElementType::F32.decode(&word), [3.5]);
+}

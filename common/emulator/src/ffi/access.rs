@@ -1,7 +1,10 @@
+use std::ops::Range;
+
 use crate::fault::Fault;
 use crate::judge::observed::{Shown, Step};
+use crate::judge::order::How;
 use crate::judge::requests::MatrixCount;
-use crate::judge::{Matrix, Stop};
+use crate::judge::{Matrix, Stop, StrongOrder};
 use crate::run::{Executing, Pause, ThreadContext, emulator_current_slot};
 use crate::site::{Literal, Site, code_number};
 
@@ -89,6 +92,30 @@ pub(crate) fn judge_held(
     };
     if let Some(held) = touched {
         run.judge(|judge| judge.held_registers(context.thread, is_write, site, held));
+        context.fail(Fault::Hazard {
+            block: context.block_idx,
+        });
+    }
+}
+
+/// Judges a strong operation. One that `polls` again and again waits for another thread.
+pub(crate) fn judge_strong(
+    context: &ThreadContext,
+    bytes_touched: Range<usize>,
+    how: How,
+    order: StrongOrder,
+    polls: bool,
+    site: u32,
+) {
+    let (run, thread) = (context.run(), context.thread);
+    let (address, bytes) = (bytes_touched.start, bytes_touched.len());
+    // What it acquires is what has been released when it runs: it does not suspend after that.
+    if run.spin.takes(address, !polls) {
+        run.block.borrow_mut().poll_memory(thread, site);
+        context.suspend(Pause::Waiting);
+    }
+    let judgement = run.judge(|judge| judge.strong(thread, address, bytes, how, order, site));
+    if judgement == Some(Err(Stop)) {
         context.fail(Fault::Hazard {
             block: context.block_idx,
         });

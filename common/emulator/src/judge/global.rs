@@ -2,7 +2,7 @@
 //! compare blocks. Reads of inputs are no race, and their writes are reported as such.
 
 use super::memory::PAGE_BYTES;
-use super::order::{Cell, Order, Race, note};
+use super::order::{Cell, How, Order, Race, note};
 
 /// The first access to a byte. `thread` is the thread's number + 1, or 0 if there was none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,11 +17,12 @@ struct Page {
     cells: Vec<Cell>,
     reads: Vec<Touch>,
     writes: Vec<Touch>,
+    strong: Vec<Touch>,
 }
 
 impl Page {
     /// Adds the runs of one kind of access.
-    fn add_runs(&self, touches: &[Touch], write: bool, runs: &mut Vec<Run>) {
+    fn add_runs(&self, touches: &[Touch], kind: RunKind, runs: &mut Vec<Run>) {
         let mut start = self.number * PAGE_BYTES as u32;
         for same in touches.chunk_by(|left, right| left == right) {
             let Touch { site, thread } = same[0];
@@ -32,10 +33,47 @@ impl Page {
                     bytes,
                     site,
                     thread: thread - 1,
-                    write,
+                    kind,
                 });
             }
             start += bytes;
+        }
+    }
+}
+
+/// The kind of access of a run. Strong reads are not told from strong writes: another block's weak
+/// read is a race with either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RunKind {
+    Read,
+    Write,
+    Strong,
+}
+
+impl RunKind {
+    fn of(how: How) -> Self {
+        if how.is_strong() {
+            Self::Strong
+        } else if how.is_write() {
+            Self::Write
+        } else {
+            Self::Read
+        }
+    }
+
+    /// Returns whether accesses of two blocks to one byte are a race.
+    pub(crate) fn conflicts(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Read, Self::Read) | (Self::Strong, Self::Strong) => false,
+            (Self::Read | Self::Write | Self::Strong, _) => true,
+        }
+    }
+
+    pub(crate) fn how(self) -> How {
+        match self {
+            Self::Read => How::Read,
+            Self::Write => How::Write,
+            Self::Strong => How::Atomic,
         }
     }
 }
@@ -47,7 +85,7 @@ pub(crate) struct Run {
     pub(crate) bytes: u32,
     pub(crate) site: u32,
     pub(crate) thread: u32,
-    pub(crate) write: bool,
+    pub(crate) kind: RunKind,
 }
 
 impl Run {
@@ -80,6 +118,7 @@ impl Global {
                     number: 0,
                     cells,
                     reads: touches.clone(),
+                    strong: touches.clone(),
                     writes: touches,
                 });
             }
@@ -87,6 +126,7 @@ impl Global {
             page.number = number as u32;
             page.reads.fill(Touch::default());
             page.writes.fill(Touch::default());
+            page.strong.fill(Touch::default());
             self.used += 1;
             self.index[number] = self.used as u32;
         }
@@ -101,11 +141,12 @@ impl Global {
         place: u32,
         bytes: usize,
         event: u32,
-        write: bool,
+        how: How,
         thread: u32,
         site: u32,
         races: &mut Vec<Race>,
     ) {
+        let kind = RunKind::of(how);
         let (mut at, end) = (place as usize, place as usize + bytes);
         while at < end {
             let next = (at / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES).min(end);
@@ -114,15 +155,15 @@ impl Global {
             let skipped = at - place as usize;
             let race = |index, other| note(races, skipped + index, other);
             let cells = touched.cells[range.clone()].iter_mut();
-            if write {
+            if kind == RunKind::Write {
                 order.write(cells, event, race);
             } else {
                 order.read(cells, event, race);
             }
-            let touches = if write {
-                &mut touched.writes
-            } else {
-                &mut touched.reads
+            let touches = match kind {
+                RunKind::Read => &mut touched.reads,
+                RunKind::Write => &mut touched.writes,
+                RunKind::Strong => &mut touched.strong,
             };
             for touch in touches[range].iter_mut().filter(|touch| touch.thread == 0) {
                 *touch = Touch {
@@ -150,8 +191,9 @@ impl Global {
         let used = &mut self.pages[..self.used];
         used.sort_by_key(|page| page.number);
         for page in used {
-            page.add_runs(&page.reads, false, &mut runs);
-            page.add_runs(&page.writes, true, &mut runs);
+            page.add_runs(&page.reads, RunKind::Read, &mut runs);
+            page.add_runs(&page.writes, RunKind::Write, &mut runs);
+            page.add_runs(&page.strong, RunKind::Strong, &mut runs);
         }
         runs
     }

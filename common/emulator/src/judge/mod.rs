@@ -23,7 +23,7 @@ pub(crate) mod side;
 mod tma;
 mod wgmma;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -143,6 +143,20 @@ pub(crate) struct Outcome {
     pub(crate) trail: Trail,
 }
 
+/// The order that a strong operation makes with those of other threads at the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrongOrder {
+    pub acquires: bool,
+    pub releases: bool,
+}
+
+impl StrongOrder {
+    pub const RELAXED: Self = Self {
+        acquires: false,
+        releases: false,
+    };
+}
+
 /// The judge of one block after the other, kept for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
@@ -161,6 +175,8 @@ pub(crate) struct Judge {
     global: Global,
     requests: Vec<Requests>,
     races: Vec<Race>,
+    /// What strong writes have published, by the address.
+    published: BTreeMap<usize, Signal>,
     outcome: Outcome,
 }
 
@@ -179,6 +195,7 @@ impl Judge {
         self.under_way.clear();
         self.warpgroups.clear();
         self.fetches.clear();
+        self.published.clear();
         self.copies.start(threads, bytes);
         self.global.start(setup.memory.bytes);
         self.requests
@@ -324,6 +341,41 @@ impl Judge {
         Ok(())
     }
 
+    /// Judges a strong operation of a thread. Between blocks it makes no order.
+    pub(crate) fn strong(
+        &mut self,
+        thread: u32,
+        address: usize,
+        bytes: usize,
+        how: How,
+        order: StrongOrder,
+        site: u32,
+    ) -> Result<(), Stop> {
+        let operation = Operation::new(Actor::Thread(thread), how, site);
+        let Some(accessed) = self.place(address, bytes, operation)? else {
+            return Ok(());
+        };
+        if !address.is_multiple_of(bytes) {
+            let hint = Hint::Bounds(BoundsHint::Alignment { address });
+            self.report(HazardKind::Misaligned, operation, accessed, hint);
+            return Err(Stop);
+        }
+        self.touch(accessed.space, accessed.start, bytes, operation);
+        let mut signal = self.published.remove(&address).unwrap_or_default();
+        if order.acquires {
+            self.order.acquire(thread, &signal);
+        }
+        // A read-modify-write goes on with what others have released; a write does not.
+        if how == How::StrongWrite {
+            signal = Signal::default();
+        }
+        if order.releases {
+            self.order.release(thread, &mut signal);
+        }
+        self.published.insert(address, signal);
+        Ok(())
+    }
+
     /// Returns the place of the bytes at an address; none if accesses there do not count.
     #[inline]
     fn place(
@@ -396,7 +448,7 @@ impl Judge {
                 Bytes::shared(range),
                 Hint::BarrierObject,
             );
-        } else if operation.how.is_write() {
+        } else if operation.how.is_write() && !operation.how.is_strong() {
             self.write_shared(range, operation);
         } else {
             self.read_shared(range, operation);
@@ -419,6 +471,11 @@ impl Judge {
             self.content[range].fill(Content::Fetched);
             return;
         }
+        self.fill_shared(range, operation);
+    }
+
+    /// Notes that a thread has written values.
+    fn fill_shared(&mut self, range: Range<usize>, operation: Operation) {
         let fences = self.order.fences();
         let written = Written::new(operation.actor, operation.how, fences, operation.site);
         self.content[range.clone()].fill(Content::Value);
@@ -435,6 +492,10 @@ impl Judge {
         if matches!(operation.actor, Actor::Agent { .. }) && !is_race {
             self.check_fences(range.clone(), operation);
         }
+        if operation.how == How::StrongWrite {
+            self.fill_shared(range, operation);
+            return;
+        }
         let first_unwritten = self.content[range.clone()]
             .iter()
             .position(|&content| content == Content::Uninitialised);
@@ -445,6 +506,9 @@ impl Judge {
                 Bytes::shared(range.start + first..range.end),
                 Hint::Uninitialised,
             );
+        }
+        if operation.how == How::Atomic {
+            self.fill_shared(range, operation);
         }
     }
 
@@ -490,7 +554,7 @@ impl Judge {
             place,
             bytes,
             event,
-            is_write,
+            operation.how,
             operation.actor.thread(),
             operation.site,
             &mut self.races,

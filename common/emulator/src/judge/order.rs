@@ -1,6 +1,6 @@
-//! Whether two accesses are ordered. A byte's cell holds its last write and the reads since then
-//! that are not ordered with each other, against which a new access is checked: at least the first
-//! race of a byte is found, whatever the schedule.
+//! Whether two accesses are ordered. A byte's cell holds its last write and the reads and strong
+//! operations since then that are not ordered with each other, against which a new access is
+//! checked: at least the first race of a byte is found, whatever the schedule.
 
 use crate::intern::{IntegerMap, Interner};
 
@@ -25,6 +25,11 @@ pub enum How {
     StoreAsync,
     WgmmaRead,
     WgmmaRegisters,
+    /// A strong operation: no other strong one makes a race with it.
+    StrongRead,
+    StrongWrite,
+    /// A read-modify-write.
+    Atomic,
 }
 
 impl How {
@@ -38,7 +43,20 @@ impl How {
                 | Self::TmaWrite
                 | Self::StoreWrite
                 | Self::StoreAsync
+                | Self::StrongWrite
+                | Self::Atomic
         )
+    }
+
+    pub(crate) fn is_strong(self) -> bool {
+        matches!(self, Self::StrongRead | Self::StrongWrite | Self::Atomic)
+    }
+
+    /// Returns whether it makes a race with what cells hold beside their last write: weak reads and
+    /// strong operations.
+    fn conflicts_with_read(self, other: Self) -> bool {
+        let is_alike = self.is_strong() == other.is_strong();
+        !is_alike && (self.is_write() || other.is_write())
     }
 
     /// Returns the words for the access, as in "thread 3 reads by cp.async".
@@ -59,6 +77,9 @@ impl How {
             Self::StoreAsync => "writes by store_async",
             Self::WgmmaRead => "reads an operand of wgmma",
             Self::WgmmaRegisters => "has given registers to wgmma",
+            Self::StrongRead => "reads by a strong operation",
+            Self::StrongWrite => "writes by a strong operation",
+            Self::Atomic => "reads and writes atomically",
         }
     }
 
@@ -188,11 +209,14 @@ pub(crate) struct Order {
     lanes: Vec<Lanes>,
     /// The index in `lanes` of each warp's present clocks.
     present: Vec<Option<u32>>,
+    /// Whether there has been a strong operation.
+    has_strong: bool,
 }
 
 impl Order {
     pub(crate) fn start(&mut self, threads: u32, generation: u32, rule: FenceRule) {
         self.clocks.start(threads as usize, generation, rule);
+        self.has_strong = false;
         self.present.clear();
         self.present.resize(threads.div_ceil(32) as usize, None);
         self.forget();
@@ -392,10 +416,11 @@ impl Order {
         }
     }
 
-    fn unordered_read(&self, mut set: u32, now: u32) -> Option<u32> {
+    /// Returns an event of a set that is not ordered before `now`, of those that `conflicts`.
+    fn unordered(&self, mut set: u32, now: u32, conflicts: impl Fn(How) -> bool) -> Option<u32> {
         while set != 0 {
             let (others, event) = self.sets.value(set);
-            if !self.ordered(event, now) {
+            if conflicts(self.events.value(event).how) && !self.ordered(event, now) {
                 return Some(event);
             }
             set = others;
@@ -427,9 +452,14 @@ impl Order {
         result
     }
 
-    /// Returns whether whoever comes after a read comes after an older one, too.
+    /// Returns whether whoever comes after a read comes after an older one, too, and whatever
+    /// conflicts with the older one conflicts with it.
     fn covers(&self, read: u32, older: u32) -> bool {
         let (now, then) = (self.events.value(read), self.events.value(older));
+        let is_alike = now.how.is_strong() == then.how.is_strong();
+        if !is_alike || then.how.is_write() && !now.how.is_write() {
+            return false;
+        }
         let is_same_stretch = then.actor == now.actor && then.clock == now.clock;
         if is_same_stretch && then.distribution == now.distribution {
             return true;
@@ -443,7 +473,8 @@ impl Order {
         }
     }
 
-    /// Enters a read into `cells`, and calls `race(index, event)` for each unordered write.
+    /// Enters a read or a strong operation into `cells`, and calls `race(index, event)` for each
+    /// unordered access that conflicts with it.
     #[inline]
     pub(crate) fn read<'a>(
         &mut self,
@@ -455,6 +486,9 @@ impl Order {
         // Neighbouring bytes mostly have the same history.
         let (mut write, mut write_races) = (0, false);
         let (mut reads, mut with_event) = (0, self.add(0, event));
+        let how = self.events.value(event).how;
+        self.has_strong |= how.is_strong();
+        let mut read_races = None;
         for (index, cell) in cells.enumerate() {
             cell.enter(generation);
             if cell.write != write {
@@ -468,6 +502,14 @@ impl Order {
             }
             if cell.reads != reads {
                 (reads, with_event) = (cell.reads, self.add(cell.reads, event));
+                read_races = if self.has_strong {
+                    self.unordered(reads, event, |other| how.conflicts_with_read(other))
+                } else {
+                    None
+                };
+            }
+            if let Some(other) = read_races {
+                race(index, other);
             }
             cell.reads = with_event;
         }
@@ -493,7 +535,7 @@ impl Order {
                 );
             }
             if cell.reads != reads {
-                (reads, read_races) = (cell.reads, self.unordered_read(cell.reads, event));
+                (reads, read_races) = (cell.reads, self.unordered(cell.reads, event, |_| true));
             }
             if write_races {
                 race(index, write);

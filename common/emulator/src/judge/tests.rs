@@ -16,7 +16,7 @@ use super::hazard::HazardKind;
 use super::memory::Memory;
 use super::order::How;
 use super::requests::MatrixCount;
-use super::{Fork, Judge, Matrix, Outcome, Setup};
+use super::{Fork, Judge, Matrix, Outcome, Setup, StrongOrder};
 
 /// Lanes 0 to 2 of two warps.
 const THREADS: [u32; 6] = [0, 1, 2, 32, 33, 34];
@@ -70,6 +70,11 @@ enum Act {
     StoreWait,
     /// The thread fences for the async proxy.
     Fence,
+    /// A strong operation.
+    Strong {
+        at: usize,
+        how: How,
+    },
 }
 
 fn lanes(warp: u32, mask: u32) -> Vec<u32> {
@@ -139,6 +144,15 @@ fn op(widest: usize) -> impl Strategy<Value = Op> {
         2 => by_thread(&COPIERS, Just(Act::StoreWait)),
         3 => by_thread(&THREADS, Just(Act::Fence)),
     ]
+}
+
+/// A strong operation on a byte, without an order of its own.
+fn strong_op() -> impl Strategy<Value = Op> {
+    let kinds = prop::sample::select(vec![How::StrongRead, How::StrongWrite, How::Atomic]);
+    by_thread(
+        &THREADS,
+        (0..BYTES, kinds).prop_map(|(at, how)| Act::Strong { at, how }),
+    )
 }
 
 #[derive(Clone, Default)]
@@ -305,6 +319,10 @@ impl Run {
                 }
             }
             Act::Fence => judge.fence_proxy(thread),
+            Act::Strong { at, how } => {
+                let answer = judge.strong(thread, BASE + at, 1, how, StrongOrder::RELAXED, site);
+                assert_eq!(answer, Ok(()));
+            }
         }
     }
 
@@ -344,6 +362,7 @@ struct GraphAccess {
     same: Option<(u32, usize)>,
     /// The thread that makes it; none where TMA does.
     thread: Option<u32>,
+    strong: bool,
 }
 
 #[derive(Default)]
@@ -401,6 +420,7 @@ impl Graph {
                     nodes,
                     same: same.then_some((warp, at)),
                     thread: Some(warp * 32),
+                    strong: false,
                 });
             }
             Op::SyncWarp { .. } | Op::Barrier => {
@@ -460,6 +480,11 @@ impl Graph {
                 let node = self.of_thread(thread);
                 self.fences.push((thread, node));
             }
+            Act::Strong { at, how } => {
+                let node = self.of_thread(thread);
+                self.add_access(index, at..at + 1, how.is_write(), node, Some(thread));
+                self.accesses.last_mut().expect("it was added").strong = true;
+            }
             Act::Commit => self.groups[own].commit(),
             Act::Wait(newest) => {
                 let covered = self.groups[own].wait(newest).map(<[usize]>::to_vec);
@@ -485,6 +510,7 @@ impl Graph {
             nodes: vec![node],
             same: None,
             thread,
+            strong: false,
         });
     }
 
@@ -600,7 +626,8 @@ impl Graph {
         for (index, second) in self.accesses.iter().enumerate() {
             for first in &self.accesses[..index] {
                 let bytes = self.open_bytes(first, second);
-                if !bytes.is_empty() && (first.write || second.write) {
+                let are_strong = first.strong && second.strong;
+                if !bytes.is_empty() && (first.write || second.write) && !are_strong {
                     let pair = (first.op.min(second.op), first.op.max(second.op));
                     conflicts.push((pair, bytes));
                 }
@@ -743,6 +770,24 @@ proptest! {
         // And whatever order was run.
         let other = reordered(&program, seed);
         prop_assert_eq!(bytes(&reported(&judge(&other))), bytes(&expected), "{:?}", other);
+    }
+
+    #[test]
+    fn a_strong_operation_is_raced_for_by_weak_accesses_alone(
+        ops in prop::collection::vec(prop_oneof![3 => op(1), 2 => strong_op()], 1..40)
+            .prop_map(|mut ops| {
+                ops.retain(|op| !is_matrix(op));
+                ops
+            }),
+        seed: u64,
+    ) {
+        let program = numbered(ops);
+        let expected = Graph::new(&program).conflicts();
+        for order in [program.clone(), reordered(&program, seed)] {
+            let actual = reported(&judge(&order));
+            assert_no_false_alarm(&actual, &expected, &order)?;
+            prop_assert_eq!(bytes(&actual), bytes(&expected), "{:?}", order);
+        }
     }
 
     #[test]

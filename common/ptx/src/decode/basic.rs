@@ -1,5 +1,6 @@
 //! Control flow, comparisons, moves, memory, and what the tables have.
 
+use super::atomics::order_of;
 use super::operands::{list, space};
 use super::{Decoder, Jump, Result, Text};
 use crate::isa::{self, Apply};
@@ -157,20 +158,24 @@ impl Decoder<'_> {
         })
     }
 
-    /// Decodes `ld` and `st` with what they may say about caches and strength. An access that
-    /// orders others (`acquire`, `release`) is refused: nothing here would judge it.
+    /// Decodes `ld` and `st` with what they may say about caches, strength and order.
     fn access(&mut self, text: &Text<'_>, is_load: bool) -> Result<Op> {
         let (mut found, mut vector, mut element) = (Space::Generic, 1, "");
+        let mut order = None;
         for part in text.parts().skip(1) {
             if let Some(named) = space(part) {
                 found = named;
+                continue;
+            }
+            if let Some(named) = order_of(part) {
+                order = Some(named);
                 continue;
             }
             match part {
                 "v2" => vector = 2,
                 "v4" => vector = 4,
                 "v8" => vector = 8,
-                "weak" | "volatile" | "relaxed" | "nc" | "cta" | "cluster" | "gpu" | "sys" => {}
+                "weak" | "nc" | "cta" | "cluster" | "gpu" | "sys" => {}
                 "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" => {}
                 _ if part.starts_with("L1::") || part.starts_with("L2::") => {}
                 _ if part.len() >= 2 && element.is_empty() => element = part,
@@ -195,6 +200,7 @@ impl Decoder<'_> {
             is_signed: is_load && element.starts_with('s'),
             address,
             slots: slots.into(),
+            order,
         });
         Ok(if is_load {
             Op::Load(access)

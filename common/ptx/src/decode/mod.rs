@@ -1,5 +1,6 @@
 //! The body of an entry to instructions with resolved operands.
 
+mod atomics;
 mod basic;
 mod copies;
 mod matrix;
@@ -250,6 +251,7 @@ impl Decoder<'_> {
                 self.basic(text)
             }
             "ld" | "ldu" | "st" | "cvta" | "isspacep" | "mapa" => self.memory(text),
+            "atom" | "red" => self.atomic(text),
             "bar" | "barrier" | "fence" | "membar" | "mbarrier" | "setmaxnreg" => {
                 self.synchronisation(text)
             }

@@ -1,6 +1,6 @@
 //! Loads, stores and conversions of addresses.
 
-use emulator::guest::Site;
+use emulator::guest::{Site, StrongKind};
 
 use super::Frame;
 use crate::step::{Access, Address, Op, Space};
@@ -64,10 +64,20 @@ impl Frame<'_> {
 
     /// Checks an access and tells the judge of it.
     #[inline]
-    fn accesses(&self, access: &Access, is_write: bool, site: Site) -> usize {
+    pub(super) fn accesses(
+        &self,
+        access: &Access,
+        kind: StrongKind,
+        polls: bool,
+        site: Site,
+    ) -> usize {
         let Resolved { address, is_judged } = self.resolve(access, site);
         let bytes = access.bytes as usize * access.slots.len();
-        if is_judged && self.is_traced {
+        if is_judged && let Some(order) = access.order {
+            let touched = address..address + bytes;
+            self.thread.strong(touched, kind, order, polls, site);
+        } else if is_judged && self.is_traced {
+            let is_write = kind != StrongKind::Read;
             self.thread.access(address, bytes, is_write, site);
         }
         self.thread.touches(site);
@@ -94,7 +104,7 @@ impl Frame<'_> {
     }
 
     pub(super) fn load(&self, access: &Access, site: Site) {
-        let start = self.accesses(access, false, site);
+        let start = self.accesses(access, StrongKind::Read, true, site);
         for (index, &slot) in access.slots.iter().enumerate() {
             let at = start + index * access.bytes as usize;
             // SAFETY: the kernel vouches for the address, or the judge or the system stops it.
@@ -104,7 +114,7 @@ impl Frame<'_> {
     }
 
     pub(super) fn store(&self, access: &Access, site: Site) {
-        let start = self.accesses(access, true, site);
+        let start = self.accesses(access, StrongKind::Write, false, site);
         for (index, &slot) in access.slots.iter().enumerate() {
             let at = start + index * access.bytes as usize;
             // SAFETY: see load.

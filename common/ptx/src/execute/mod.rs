@@ -3,6 +3,7 @@
 //! A thread's registers, local memory and accumulators in flight are a slab that its OS thread
 //! owns: a suspended frame is abandoned when its block fails, and nothing here is dropped then.
 
+mod atomics;
 mod control;
 mod copies;
 mod exchange;
@@ -192,6 +193,7 @@ impl<'a> Frame<'a> {
                 self.set(*to, apply(self.get(*a)));
             }
             Op::Compare(compare) => self.compare(compare),
+            Op::Atomic(atomic) => self.atomic(atomic, site),
             Op::Pack { to, parts, bits } => self.pack(*to, parts, *bits),
             Op::Unpack { from, parts, bits } => self.unpack(*from, parts, *bits),
             Op::Trap => self.thread.trap("trap was executed".to_owned(), site),
