@@ -196,7 +196,7 @@ def variant(
     return_lse: bool = False,
     batch_invariant: bool = False,
 ) -> str:
-    """The stage and variant that `sdpa` launches for these arguments, such as "stage8-overlap/overlap-lazy-64x128".
+    """The stage and variant that `sdpa` launches for these arguments, such as "stage13-persistent/persistent-256x64".
 
     Raises like `sdpa`, but for scales and out, which it is not given.
     """
