@@ -211,6 +211,11 @@ impl Thread<'_> {
         access::judge_access(self.0, address, bytes, is_write.into(), site.number);
     }
 
+    /// Tells the judge of a store of these bytes to shared or global memory.
+    pub fn stores(self, address: usize, value: &[u8], site: Site) {
+        access::judge_store(self.0, address, value, site.number);
+    }
+
     /// Tells the judge of a strong operation. One that `polls`, and so reads the same again and
     /// again, waits for another thread.
     pub fn strong(

@@ -374,9 +374,10 @@ fn an_atomic_and_a_weak_read_of_another_block_are_a_race() {
     let text = edited(
         COUNTER,
         "// count",
-        "red.global.add.u32 [%rd1], 1; // count\nld.global.u32 %r1, [%rd1]; // look",
+        "red.global.add.u32 [%rd1], 1; // count\n\
+         ld.global.u32 %r1, [%rd1]; // look\n\
+         st.global.u32 [%rd1], %r1;",
     );
-    let text = text.replace("ret;", "st.global.u32 [%rd1], %r1;\nret;");
     assert_named(&text, &launch, "race", &["// count", "// look"]);
 }
 
@@ -392,8 +393,14 @@ fn a_lock_that_is_given_without_a_release_orders_nothing() {
     assert_named(&text, &word_launch(), "race", &["// write", "// read"]);
 }
 
-/// Runs one thread of an instruction on a word, and returns the word and what it gave.
-fn updated(instruction: &str, word: f64, element: ElementType) -> (Vec<u8>, Vec<u8>) {
+/// A word after an instruction, and what the instruction gave.
+struct Updated {
+    word: Vec<u8>,
+    old: Vec<u8>,
+}
+
+/// Runs one thread of an instruction on a word.
+fn updated(instruction: &str, word: f64, element: ElementType) -> Updated {
     let text = format!(
         ".version 8.0\n.target sm_90a\n.address_size 64\n\
          .visible .entry update(.param .u64 to, .param .u64 old)\n{{\n\
@@ -412,7 +419,10 @@ fn updated(instruction: &str, word: f64, element: ElementType) -> (Vec<u8>, Vec<
     );
     let mut outputs = assert_quiet(&text, &launch).outputs;
     let old = outputs.pop().unwrap();
-    (outputs.pop().unwrap(), old)
+    Updated {
+        word: outputs.pop().unwrap(),
+        old,
+    }
 }
 
 #[test]
@@ -431,7 +441,7 @@ fn an_atomic_gives_what_was_there_and_leaves_what_it_says() {
         ("dec.u32", 4, 4),
     ] {
         let instruction = format!("atom.global.{operation} %r1, [%rd1], {value};");
-        let (word, old) = updated(&instruction, 5.0, ElementType::I32);
+        let Updated { word, old } = updated(&instruction, 5.0, ElementType::I32);
         assert_eq!(words_of(&word), [expected], "{instruction}");
         assert_eq!(words_of(&old), [5], "{instruction}");
     }
@@ -441,14 +451,51 @@ fn an_atomic_gives_what_was_there_and_leaves_what_it_says() {
 fn a_word_is_swapped_where_it_is_the_expected_one() {
     for (expected, swapped) in [(5, 9), (6, 5)] {
         let instruction = format!("atom.global.cas.b32 %r1, [%rd1], {expected}, 9;");
-        let (word, old) = updated(&instruction, 5.0, ElementType::I32);
-        assert_eq!((words_of(&word), words_of(&old)), (vec![swapped], vec![5]));
+        let Updated { word, old } = updated(&instruction, 5.0, ElementType::I32);
+        assert_eq!(words_of(&word), [swapped]);
+        assert_eq!(words_of(&old), [5]);
     }
 }
 
 #[test]
 fn floating_point_is_added_atomically() {
     let instruction = "atom.global.gpu.acq_rel.add.f32 %r1, [%rd1], 0f3FC00000;";
-    let (word, _) = updated(instruction, 2.0, ElementType::F32);
+    let word = updated(instruction, 2.0, ElementType::F32).word;
     assert_eq!(ElementType::F32.decode(&word), [3.5]);
+}
+
+/// Returns a kernel whose lanes all store one register to one place.
+fn lanes_store(register: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n\
+         .visible .entry lanes(.param .u64 to)\n{{\n\
+         .reg .b32 %r<5>;\n.reg .b64 %rd<2>;\n.shared .align 4 .b8 place[4];\n\
+         ld.param.u64 %rd1, [to];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, place;\n\
+         mov.u32 %r3, 7;\n\
+         st.shared.u32 [%r2], {register}; // store\n\
+         bar.sync 0;\nld.shared.u32 %r4, [%r2];\nst.relaxed.gpu.global.u32 [%rd1], %r4;\nret;\n}}\n"
+    )
+}
+
+fn warp_launch(threads: u32) -> Case {
+    Case {
+        block: [threads, 1, 1],
+        ..word_launch()
+    }
+}
+
+#[test]
+fn lanes_of_a_warp_may_store_one_value_to_one_place() {
+    let verdict = assert_quiet(&lanes_store("%r3"), &warp_launch(32));
+    assert_eq!(words_of(&verdict.outputs[0]), [7]);
+}
+
+#[test]
+fn lanes_of_a_warp_that_store_different_values_to_one_place_race() {
+    assert_named(&lanes_store("%r1"), &warp_launch(32), "race", &["// store"]);
+}
+
+#[test]
+fn warps_that_store_one_value_to_one_place_race() {
+    assert_named(&lanes_store("%r3"), &warp_launch(64), "race", &["// store"]);
 }

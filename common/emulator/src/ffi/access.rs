@@ -98,6 +98,18 @@ pub(crate) fn judge_held(
     }
 }
 
+/// Judges a store of these bytes.
+pub(crate) fn judge_store(context: &ThreadContext, address: usize, value: &[u8], site: u32) {
+    let (run, thread) = (context.run(), context.thread);
+    let judgement = run.judge(|judge| judge.store(thread, address, value, site));
+    if judgement == Some(Err(Stop)) {
+        context.fail(Fault::Hazard {
+            block: context.block_idx,
+        });
+    }
+    run.spin.takes(address, true);
+}
+
 /// Judges a strong operation. One that `polls` again and again waits for another thread.
 pub(crate) fn judge_strong(
     context: &ThreadContext,

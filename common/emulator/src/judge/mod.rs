@@ -177,6 +177,8 @@ pub(crate) struct Judge {
     races: Vec<Race>,
     /// What strong writes have published, by the address.
     published: BTreeMap<usize, Signal>,
+    /// The bytes that the present access stores, if they are known.
+    stored: Vec<u8>,
     outcome: Outcome,
 }
 
@@ -339,6 +341,22 @@ impl Judge {
             );
         }
         Ok(())
+    }
+
+    /// Judges a store of these bytes. Lanes of a warp may store the same to the same place by one
+    /// instruction: one of them does it (CUDA C++ Programming Guide, SIMT architecture).
+    pub(crate) fn store(
+        &mut self,
+        thread: u32,
+        address: usize,
+        value: &[u8],
+        site: u32,
+    ) -> Result<(), Stop> {
+        self.stored.clear();
+        self.stored.extend_from_slice(value);
+        let judgement = self.access(thread, address, value.len(), true, true, site);
+        self.stored.clear();
+        judgement
     }
 
     /// Judges a strong operation of a thread. Between blocks it makes no order.
@@ -584,8 +602,13 @@ impl Judge {
             return false;
         }
         let mut races = std::mem::take(&mut self.races);
+        let mut is_race = false;
         for race in races.drain(..) {
             let other = Side::from(self.order.describe(race.event));
+            if space == Space::Shared && self.is_repeated(start, &race, other, operation) {
+                continue;
+            }
+            is_race = true;
             let is_write = operation.how.is_write();
             let is_first_write = space == Space::Shared
                 && is_write
@@ -604,7 +627,26 @@ impl Judge {
             self.report_pair(kind, other, operation.side(), bytes, hint);
         }
         self.races = races;
-        true
+        is_race
+    }
+
+    /// Returns whether a store to shared memory, from `start` on, repeats in these bytes what another
+    /// lane of its warp has stored by the same instruction.
+    fn is_repeated(&self, start: usize, race: &Race, other: Side, operation: Operation) -> bool {
+        let (Actor::Thread(before), Actor::Thread(now)) = (other.actor, operation.actor) else {
+            return false;
+        };
+        let are_stores = other.how == How::Write && operation.how == How::Write;
+        let is_one_instruction = before / 32 == now / 32 && other.site == operation.site;
+        if !are_stores || !is_one_instruction || self.stored.is_empty() {
+            return false;
+        }
+        let bytes = race.first..race.last + 1;
+        let address = self.setup().cluster.start + start + bytes.start;
+        // SAFETY: the bytes are declared shared memory of the running block, whose threads run one
+        // after the other.
+        let held = unsafe { std::slice::from_raw_parts(address as *const u8, bytes.len()) };
+        held == &self.stored[bytes]
     }
 
     pub(crate) fn barrier(&mut self, thread: u32, site: u32) {

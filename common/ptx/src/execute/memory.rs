@@ -9,6 +9,9 @@ use crate::step::{Access, Address, Op, Space};
 /// the block's rank plus 1, or 0 for the thread's own.
 const BLOCK_BITS: u32 = 24;
 
+/// The most bytes that one instruction stores: 8 elements of 8.
+const MAX_STORED_BYTES: usize = 64;
+
 /// An address resolved to this program's memory.
 #[derive(Clone, Copy)]
 struct Resolved {
@@ -77,8 +80,7 @@ impl Frame<'_> {
             let touched = address..address + bytes;
             self.thread.strong(touched, kind, order, polls, site);
         } else if is_judged && self.is_traced {
-            let is_write = kind != StrongKind::Read;
-            self.thread.access(address, bytes, is_write, site);
+            self.tell(access, kind, address, site);
         }
         self.thread.touches(site);
         if !address.is_multiple_of(bytes) {
@@ -92,6 +94,21 @@ impl Frame<'_> {
             }
         }
         address
+    }
+
+    /// Tells the judge of a weak access.
+    fn tell(&self, access: &Access, kind: StrongKind, address: usize, site: Site) {
+        let element = access.bytes as usize;
+        let bytes = element * access.slots.len();
+        if kind == StrongKind::Read {
+            self.thread.access(address, bytes, false, site);
+            return;
+        }
+        let mut value = [0; MAX_STORED_BYTES];
+        for (part, &slot) in value.chunks_mut(element).zip(&access.slots) {
+            part.copy_from_slice(&self.get(slot).to_ne_bytes()[..element]);
+        }
+        self.thread.stores(address, &value[..bytes], site);
     }
 
     #[cold]
