@@ -68,12 +68,12 @@ impl GpuCode {
     /// Programming Guide, application compatibility).
     pub fn runs_on(&self, capability: u32) -> bool {
         let machine = self.architectures.iter().any(|build| {
-            Version::of(&build.name).is_some_and(|version| version.has_machine_code_for(capability))
+            Version::parse(&build.name)
+                .is_some_and(|version| version.has_machine_code_for(capability))
         });
-        let ptx = self
-            .ptx
-            .iter()
-            .any(|name| Version::of(name).is_some_and(|version| version.has_ptx_for(capability)));
+        let ptx = self.ptx.iter().any(|name| {
+            Version::parse(name).is_some_and(|version| version.has_ptx_for(capability))
+        });
         machine || ptx
     }
 
@@ -95,7 +95,7 @@ struct Version {
 
 impl Version {
     /// Reads the version of `sm_90a`.
-    fn of(name: &str) -> Option<Self> {
+    fn parse(name: &str) -> Option<Self> {
         let (_, text) = name.split_once('_')?;
         Some(Self {
             capability: text.trim_end_matches(['a', 'f']).parse().ok()?,

@@ -17,7 +17,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    fn of(threads: usize) -> Self {
+    fn nothing(threads: usize) -> Self {
         Self {
             known: vec![0; threads],
             fenced: vec![0; threads],
@@ -59,7 +59,7 @@ pub(super) struct FencePaths {
 impl FencePaths {
     pub(super) fn new(threads: usize) -> Self {
         Self {
-            threads: vec![Moments::of(threads); threads],
+            threads: vec![Moments::nothing(threads); threads],
             ..Self::default()
         }
     }

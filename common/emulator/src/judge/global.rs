@@ -50,8 +50,8 @@ pub(crate) enum RunKind {
     Strong,
 }
 
-impl RunKind {
-    fn of(how: How) -> Self {
+impl From<How> for RunKind {
+    fn from(how: How) -> Self {
         if how.is_strong() {
             Self::Strong
         } else if how.is_write() {
@@ -60,7 +60,9 @@ impl RunKind {
             Self::Read
         }
     }
+}
 
+impl RunKind {
     /// Returns whether accesses of two blocks to one byte are a race.
     pub(crate) fn conflicts(self, other: Self) -> bool {
         match (self, other) {
@@ -146,7 +148,7 @@ impl Global {
         site: u32,
         races: &mut Vec<Race>,
     ) {
-        let kind = RunKind::of(how);
+        let kind = RunKind::from(how);
         let (mut at, end) = (place as usize, place as usize + bytes);
         while at < end {
             let next = (at / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES).min(end);

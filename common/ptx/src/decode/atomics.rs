@@ -69,8 +69,8 @@ impl<'a> Parts<'a> {
     fn function(&self, element: &str) -> Option<isa::Binary> {
         let flushes = element == "f32" && self.space != Space::Shared;
         let flush = if flushes { ".ftz" } else { "" };
-        let found = isa::find(&format!("{}{flush}.{element}", self.operation))?;
-        match found.apply {
+        let pure = isa::find(&format!("{}{flush}.{element}", self.operation))?;
+        match pure.apply {
             Apply::Two(function) => Some(function),
             Apply::One(_) | Apply::Three(_) | Apply::Four(_) => None,
         }
