@@ -47,9 +47,9 @@ impl Site {
     }
 }
 
-/// The kind of a strong operation.
+/// What an access does with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StrongKind {
+pub enum AccessKind {
     Read,
     Write,
     /// A read-modify-write.
@@ -221,15 +221,15 @@ impl Thread<'_> {
     pub fn strong(
         self,
         bytes: Range<usize>,
-        kind: StrongKind,
+        kind: AccessKind,
         order: StrongOrder,
         polls: bool,
         site: Site,
     ) {
         let how = match kind {
-            StrongKind::Read => How::StrongRead,
-            StrongKind::Write => How::StrongWrite,
-            StrongKind::Update => How::Atomic,
+            AccessKind::Read => How::StrongRead,
+            AccessKind::Write => How::StrongWrite,
+            AccessKind::Update => How::Atomic,
         };
         access::judge_strong(self.0, bytes, how, order, polls, site.number);
     }

@@ -355,22 +355,21 @@ fn a_flag_that_nobody_raises_is_a_deadlock() {
     assert!(all.contains("deadlock"), "{all}");
 }
 
-#[test]
-fn atomics_of_all_blocks_are_no_race_and_none_is_lost() {
-    let launch = Case {
+fn counter_launch() -> Case {
+    Case {
         grid: [3, 1, 1],
         ..word_launch()
-    };
-    let verdict = assert_quiet(COUNTER, &launch);
+    }
+}
+
+#[test]
+fn atomics_of_all_blocks_are_no_race_and_none_is_lost() {
+    let verdict = assert_quiet(COUNTER, &counter_launch());
     assert_eq!(words_of(&verdict.outputs[0]), [3 * 64]);
 }
 
 #[test]
 fn an_atomic_and_a_weak_read_of_another_block_are_a_race() {
-    let launch = Case {
-        grid: [3, 1, 1],
-        ..word_launch()
-    };
     let text = edited(
         COUNTER,
         "// count",
@@ -378,7 +377,7 @@ fn an_atomic_and_a_weak_read_of_another_block_are_a_race() {
          ld.global.u32 %r1, [%rd1]; // look\n\
          st.global.u32 [%rd1], %r1;",
     );
-    assert_named(&text, &launch, "race", &["// count", "// look"]);
+    assert_named(&text, &counter_launch(), "race", &["// count", "// look"]);
 }
 
 #[test]

@@ -102,12 +102,8 @@ pub(crate) fn judge_held(
 pub(crate) fn judge_store(context: &ThreadContext, address: usize, value: &[u8], site: u32) {
     let (run, thread) = (context.run(), context.thread);
     let judgement = run.judge(|judge| judge.store(thread, address, value, site));
-    if judgement == Some(Err(Stop)) {
-        context.fail(Fault::Hazard {
-            block: context.block_idx,
-        });
-    }
-    run.spin.takes(address, true);
+    context.obey(judgement);
+    run.spin.reset();
 }
 
 /// Judges a strong operation. One that `polls` again and again waits for another thread.
@@ -127,11 +123,7 @@ pub(crate) fn judge_strong(
         context.suspend(Pause::Waiting);
     }
     let judgement = run.judge(|judge| judge.strong(thread, address, bytes, how, order, site));
-    if judgement == Some(Err(Stop)) {
-        context.fail(Fault::Hazard {
-            block: context.block_idx,
-        });
-    }
+    context.obey(judgement);
 }
 
 #[inline]
@@ -146,11 +138,7 @@ pub(crate) fn judge_access(
     let (run, thread) = (context.run(), context.thread);
     let judgement =
         run.judge(|judge| judge.access(thread, address, bytes, is_write, is_whole, site));
-    if judgement == Some(Err(Stop)) {
-        context.fail(Fault::Hazard {
-            block: context.block_idx,
-        });
-    }
+    context.obey(judgement);
     if run.spin.takes(address, is_write) {
         run.block.borrow_mut().poll_memory(thread, site);
         context.suspend(Pause::Waiting);

@@ -97,7 +97,7 @@ impl ThreadContext {
     }
 
     /// Stops the thread if the judge has stopped its block.
-    fn obey(&self, judgement: Judgement) {
+    pub(super) fn obey(&self, judgement: Judgement) {
         if judgement == Some(Err(Stop)) {
             self.fail(Fault::Hazard {
                 block: self.block_idx,

@@ -321,15 +321,19 @@ impl Judge {
             (How::Read, Direction::Read)
         };
         let operation = Operation::new(Actor::Thread(thread), how, site);
-        let Some(accessed) = self.place(address, bytes, operation)? else {
+        let accessed = if whole {
+            self.aligned_place(address, bytes, operation)?
+        } else {
+            self.place(address, bytes, operation)?
+        };
+        let Some(Bytes {
+            space,
+            start: place,
+            ..
+        }) = accessed
+        else {
             return Ok(());
         };
-        let (space, place) = (accessed.space, accessed.start);
-        if whole && !address.is_multiple_of(bytes) {
-            let hint = Hint::Bounds(BoundsHint::Alignment { address });
-            self.report(HazardKind::Misaligned, operation, accessed, hint);
-            return Err(Stop);
-        }
         if self.touch(space, place, bytes, operation) {
             self.requests[thread as usize / 32].add(
                 thread % 32,
@@ -370,14 +374,9 @@ impl Judge {
         site: u32,
     ) -> Result<(), Stop> {
         let operation = Operation::new(Actor::Thread(thread), how, site);
-        let Some(accessed) = self.place(address, bytes, operation)? else {
+        let Some(accessed) = self.aligned_place(address, bytes, operation)? else {
             return Ok(());
         };
-        if !address.is_multiple_of(bytes) {
-            let hint = Hint::Bounds(BoundsHint::Alignment { address });
-            self.report(HazardKind::Misaligned, operation, accessed, hint);
-            return Err(Stop);
-        }
         self.touch(accessed.space, accessed.start, bytes, operation);
         let mut signal = self.published.remove(&address).unwrap_or_default();
         if order.acquires {
@@ -392,6 +391,25 @@ impl Judge {
         }
         self.published.insert(address, signal);
         Ok(())
+    }
+
+    /// Returns the place of one instruction's bytes, whose address must be a multiple of them.
+    #[inline]
+    fn aligned_place(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        operation: Operation,
+    ) -> Result<Option<Bytes>, Stop> {
+        let place = self.place(address, bytes, operation)?;
+        if let Some(accessed) = place
+            && !address.is_multiple_of(bytes)
+        {
+            let hint = Hint::Bounds(BoundsHint::Alignment { address });
+            self.report(HazardKind::Misaligned, operation, accessed, hint);
+            return Err(Stop);
+        }
+        Ok(place)
     }
 
     /// Returns the place of the bytes at an address; none if accesses there do not count.

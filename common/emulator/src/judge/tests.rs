@@ -743,6 +743,36 @@ fn assert_no_false_alarm(
     Ok(())
 }
 
+/// Checks that the judge reports the bytes of the graph's conflicts, whatever order was run.
+fn assert_raced_as_the_graph_says(ops: Vec<Op>, seed: u64) -> Result<(), TestCaseError> {
+    let program = numbered(ops);
+    let expected = Graph::new(&program).conflicts();
+    for order in [program.clone(), reordered(&program, seed)] {
+        let actual = reported(&judge(&order));
+        assert_no_false_alarm(&actual, &expected, &order)?;
+        prop_assert_eq!(bytes(&actual), bytes(&expected), "{:?}", order);
+    }
+    Ok(())
+}
+
+/// Checks that, in a program without a race, a fence is missing where the graph lacks one.
+fn assert_unfenced_as_the_graph_says(
+    rule: FenceRule,
+    ops: Vec<Op>,
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    let program = numbered(ops);
+    let graph = Graph::new(&program);
+    if graph.conflicts().is_empty() {
+        for order in [program.clone(), reordered(&program, seed)] {
+            let outcome = judge_by(rule, &order);
+            let unfenced = ops_of(&outcome, HazardKind::MissingProxyFence);
+            prop_assert_eq!(unfenced, graph.unfenced(rule), "{:?}", order);
+        }
+    }
+    Ok(())
+}
+
 fn is_matrix(op: &Op) -> bool {
     matches!(op, Op::Matrix { .. })
 }
@@ -762,14 +792,7 @@ proptest! {
         }),
         seed: u64,
     ) {
-        let program = numbered(ops);
-        let expected = Graph::new(&program).conflicts();
-        let actual = reported(&judge(&program));
-        assert_no_false_alarm(&actual, &expected, &program)?;
-        prop_assert_eq!(bytes(&actual), bytes(&expected), "{:?}", program);
-        // And whatever order was run.
-        let other = reordered(&program, seed);
-        prop_assert_eq!(bytes(&reported(&judge(&other))), bytes(&expected), "{:?}", other);
+        assert_raced_as_the_graph_says(ops, seed)?;
     }
 
     #[test]
@@ -781,13 +804,7 @@ proptest! {
             }),
         seed: u64,
     ) {
-        let program = numbered(ops);
-        let expected = Graph::new(&program).conflicts();
-        for order in [program.clone(), reordered(&program, seed)] {
-            let actual = reported(&judge(&order));
-            assert_no_false_alarm(&actual, &expected, &order)?;
-            prop_assert_eq!(bytes(&actual), bytes(&expected), "{:?}", order);
-        }
+        assert_raced_as_the_graph_says(ops, seed)?;
     }
 
     #[test]
@@ -798,15 +815,7 @@ proptest! {
         }),
         seed: u64,
     ) {
-        let program = numbered(ops);
-        let graph = Graph::new(&program);
-        if graph.conflicts().is_empty() {
-            for order in [program.clone(), reordered(&program, seed)] {
-                let outcome = judge(&order);
-                let unfenced = ops_of(&outcome, HazardKind::MissingProxyFence);
-                prop_assert_eq!(unfenced, graph.unfenced(FenceRule::Writer), "{:?}", order);
-            }
-        }
+        assert_unfenced_as_the_graph_says(FenceRule::Writer, ops, seed)?;
     }
 
     #[test]
@@ -817,15 +826,7 @@ proptest! {
         }),
         seed: u64,
     ) {
-        let program = numbered(ops);
-        let graph = Graph::new(&program);
-        if graph.conflicts().is_empty() {
-            for order in [program.clone(), reordered(&program, seed)] {
-                let outcome = judge_by(FenceRule::Path, &order);
-                let unfenced = ops_of(&outcome, HazardKind::MissingProxyFence);
-                prop_assert_eq!(unfenced, graph.unfenced(FenceRule::Path), "{:?}", order);
-            }
-        }
+        assert_unfenced_as_the_graph_says(FenceRule::Path, ops, seed)?;
     }
 
     #[test]

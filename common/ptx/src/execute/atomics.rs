@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-use emulator::guest::{Site, StrongKind};
+use emulator::guest::{AccessKind, Site};
 
 use super::Frame;
 use crate::step::{Atomic, Update};
@@ -13,14 +13,15 @@ impl Frame<'_> {
         let access = &atomic.access;
         // Who compares again and again waits for another thread.
         let polls = matches!(atomic.update, Update::CompareAndSwap { .. });
-        let address = self.accesses(access, StrongKind::Update, polls, site);
+        let address = self.accesses(access, AccessKind::Update, polls, site);
         let change = |old| self.changed(atomic, old);
         // SAFETY: the kernel vouches for the address, or the judge or the system stops it; it is on
         // a boundary of its bytes.
-        let old = unsafe { update(address, access.bytes, change) };
-        if polls && self.changed(atomic, old).is_some() {
+        let updated = unsafe { update(address, access.bytes, change) };
+        if polls && updated.is_ok() {
             self.thread.progresses();
         }
+        let (Ok(old) | Err(old)) = updated;
         self.set(access.slots[0], old);
     }
 
@@ -51,25 +52,27 @@ impl Frame<'_> {
     }
 }
 
-/// Changes a word, and returns what it was.
+/// Changes a word, and returns what it was; an error if it stays so.
 ///
 /// # Safety
 /// `address` is readable and writable memory, on a boundary of `bytes`.
-unsafe fn update(address: usize, bytes: u32, change: impl Fn(u64) -> Option<u64>) -> u64 {
+unsafe fn update(
+    address: usize,
+    bytes: u32,
+    change: impl Fn(u64) -> Option<u64>,
+) -> Result<u64, u64> {
     // SAFETY: the caller's.
     unsafe {
         match bytes {
             2 => AtomicU16::from_ptr(address as *mut u16)
                 .fetch_update(SeqCst, SeqCst, |old| Some(change(old.into())? as u16))
-                .unwrap_or_else(|old| old)
-                .into(),
+                .map(u64::from)
+                .map_err(u64::from),
             4 => AtomicU32::from_ptr(address as *mut u32)
                 .fetch_update(SeqCst, SeqCst, |old| Some(change(old.into())? as u32))
-                .unwrap_or_else(|old| old)
-                .into(),
-            _ => AtomicU64::from_ptr(address as *mut u64)
-                .fetch_update(SeqCst, SeqCst, change)
-                .unwrap_or_else(|old| old),
+                .map(u64::from)
+                .map_err(u64::from),
+            _ => AtomicU64::from_ptr(address as *mut u64).fetch_update(SeqCst, SeqCst, change),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Loads, stores and conversions of addresses.
 
-use emulator::guest::{Site, StrongKind};
+use emulator::guest::{AccessKind, Site};
 
 use super::Frame;
 use crate::step::{Access, Address, Op, Space};
@@ -70,7 +70,7 @@ impl Frame<'_> {
     pub(super) fn accesses(
         &self,
         access: &Access,
-        kind: StrongKind,
+        kind: AccessKind,
         polls: bool,
         site: Site,
     ) -> usize {
@@ -97,10 +97,10 @@ impl Frame<'_> {
     }
 
     /// Tells the judge of a weak access.
-    fn tell(&self, access: &Access, kind: StrongKind, address: usize, site: Site) {
+    fn tell(&self, access: &Access, kind: AccessKind, address: usize, site: Site) {
         let element = access.bytes as usize;
         let bytes = element * access.slots.len();
-        if kind == StrongKind::Read {
+        if kind == AccessKind::Read {
             self.thread.access(address, bytes, false, site);
             return;
         }
@@ -121,7 +121,7 @@ impl Frame<'_> {
     }
 
     pub(super) fn load(&self, access: &Access, site: Site) {
-        let start = self.accesses(access, StrongKind::Read, true, site);
+        let start = self.accesses(access, AccessKind::Read, true, site);
         for (index, &slot) in access.slots.iter().enumerate() {
             let at = start + index * access.bytes as usize;
             // SAFETY: the kernel vouches for the address, or the judge or the system stops it.
@@ -131,7 +131,7 @@ impl Frame<'_> {
     }
 
     pub(super) fn store(&self, access: &Access, site: Site) {
-        let start = self.accesses(access, StrongKind::Write, false, site);
+        let start = self.accesses(access, AccessKind::Write, false, site);
         for (index, &slot) in access.slots.iter().enumerate() {
             let at = start + index * access.bytes as usize;
             // SAFETY: see load.

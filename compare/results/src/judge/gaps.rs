@@ -46,10 +46,7 @@ fn elsewhere(missing: &[Missing]) -> Option<String> {
 
 fn stale_figures(view: &View<'_>) -> Option<String> {
     let stale = stale(view);
-    let problems = stale
-        .iter()
-        .filter_map(|row| Some((row.subject.stage(), row.problem()?)));
-    let command = command("compare --full", problems)?;
+    let command = command("compare --full", stages_and_problems(&stale))?;
     let figures = count(stale.len(), "figure", "figures");
     Some(format!(
         "Measure the {figures} that are stale again: `{command}`, then `compare accept`."
@@ -86,14 +83,16 @@ fn open_peers(open: &[&Claimed]) -> Option<String> {
 
 fn missed_peers(view: &View<'_>) -> Option<String> {
     let missed = peers::missed(view);
-    let problems = missed
-        .iter()
-        .filter_map(|row| Some((row.subject.stage(), row.problem()?)));
-    let command = command("compare peers --iters 100", problems)?;
+    let command = command("compare peers --iters 100", stages_and_problems(&missed))?;
     let places = count(missed.len(), "problem", "problems");
     Some(format!(
         "Time our fastest variant beside peers on {places} where another was: `{command}`."
     ))
+}
+
+fn stages_and_problems<'a>(rows: &[&'a Row]) -> impl Iterator<Item = (&'a str, &'a ProblemPlace)> {
+    rows.iter()
+        .filter_map(|row| Some((row.subject.stage(), row.problem()?)))
 }
 
 fn stage_and_problem(claimed: &Claimed) -> (&str, &ProblemPlace) {
