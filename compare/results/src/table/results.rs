@@ -9,8 +9,10 @@ use super::kernels::is_stale;
 use super::kind::Kind;
 use super::merge::Table;
 use super::names::{DIGESTS, ROWS};
+use super::row::Row;
 use super::session::StageMeta;
-use std::collections::BTreeMap;
+use super::subject::Subject;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The folder of the table of the build.
@@ -116,14 +118,19 @@ impl Results {
         table
     }
 
-    /// Returns the GPU model with most rows of the kernels as they are: the one that COMPARE.md is
-    /// about.
+    /// Returns the GPU model on which most variants have been timed as they are and, of equals, that
+    /// with most rows of them: the one that COMPARE.md is about.
     pub fn main(&self, stages: &[StageMeta]) -> Option<&str> {
-        let most = self.gpus.iter().max_by_key(|(_, table)| {
-            let fresh = table.rows().filter(|row| !is_stale(stages, row));
-            fresh.count()
+        let best = self.gpus.iter().max_by_key(|(_, table)| {
+            let fresh: Vec<&Row> = table.rows().filter(|row| !is_stale(stages, row)).collect();
+            let timed: BTreeSet<&Subject> = fresh
+                .iter()
+                .filter(|row| matches!(row.kind, Kind::Latency(_)))
+                .map(|row| &row.subject)
+                .collect();
+            (timed.len(), fresh.len())
         });
-        most.map(|(name, _)| name.as_str())
+        best.map(|(name, _)| name.as_str())
     }
 
     /// Gives rows of the same machine code the identity of the sources as they are now.

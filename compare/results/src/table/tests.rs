@@ -495,6 +495,34 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     );
 }
 
+/// Returns the tables of two GPU models.
+fn of_two(h200: Run, l4: Run) -> Results {
+    let mut results = Results::default();
+    for (name, run) in [("nvidia-h200", h200), ("nvidia-l4", l4)] {
+        results.gpus.insert(name.into(), table(&[run.named("1")]));
+    }
+    results
+}
+
+#[test]
+fn the_report_is_about_the_gpu_with_most_variants_timed_though_another_has_more_rows() {
+    let without_a_latency = timed(US).without_rows("cpasync gpu !pair !:");
+    let without_pairs = timed(US).without_rows("pair");
+    let stages = timed(US).session.stages;
+    let results = of_two(without_a_latency.clone(), without_pairs.clone());
+    assert_eq!(results.main(&stages), Some("nvidia-l4"));
+    let results = of_two(without_pairs, without_a_latency);
+    assert_eq!(results.main(&stages), Some("nvidia-h200"));
+}
+
+#[test]
+fn times_of_former_kernels_are_no_reason_to_report_on_a_gpu() {
+    let (rebuilt, _) = view("timed; rebuilt");
+    let former = timed(US);
+    let of_today = timed(US).rebuilt().without_rows("cpasync");
+    assert_eq!(of_two(former, of_today).main(&rebuilt), Some("nvidia-l4"));
+}
+
 #[test]
 fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
     let whole = timed(US)
