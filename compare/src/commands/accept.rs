@@ -21,8 +21,8 @@ use results::judge::peers;
 use results::judge::state::{self, unsanitized};
 use results::judge::verdict::{Report, of_differences, report_of_run};
 use results::table::run::Rebased;
-use results::table::session::Progress;
-use results::table::{Key, Kind, Results, Run, StageMeta, Table};
+use results::table::session::{Progress, Tier};
+use results::table::{Key, Kind, Results, Run, StageMeta, Subject, Table};
 use results::{builds, workspace};
 use stages::NEGATIVES;
 use std::collections::BTreeSet;
@@ -51,11 +51,13 @@ Merges runs into the table of their GPU model below results/: a row replaces the
 key, and what the sources no longer
 declare goes. Then it renders as `compare render` does. Refused, by name: a run whose cases are \
 incomplete, of another
-GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a gate or \
-self-test that fails; a claim that
-fails and is not in its stage's negatives.json, with the entry that is to be written there; a \
-variant without gate C7 after a full run on
-a GPU (`compare sanitize`); a time at or below its floor; and a table whose rows were edited \
+GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a run of \
+tier T1 of machine code that has not
+passed tier T2 on a GPU of its architecture; a gate or self-test that fails; a claim that fails \
+and is not in its stage's negatives.json,
+with the entry that is to be written there; a variant without gate C7 (`compare sanitize`) after a \
+full run on a GPU, in that or another
+run that is accepted with it; a time at or below its floor; and a table whose rows were edited \
 since they were accepted.
 
 Examples:
@@ -89,9 +91,12 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let built = builds::table(&stages);
     let mut results = Results::read(&target.folder)?;
     let mut lines = Vec::new();
+    let mut runs = Vec::new();
     for folder in &args.runs {
-        let run = Run::read(folder, &stages).context("the run cannot be accepted")?;
-        lines.extend(merge(&run, &mut results, &built)?);
+        runs.push(Run::read(folder, &stages).context("the run cannot be accepted")?);
+    }
+    for run in &runs {
+        lines.extend(merge(run, &runs, &mut results, &built)?);
     }
     if args.refit {
         refresh(&mut results, &stages, &built);
@@ -239,8 +244,15 @@ fn refresh(results: &mut Results, stages: &[StageMeta], built: &Table) {
     }
 }
 
-/// Merges one run into the tables, or reports why it is refused. Returns what it changes.
-fn merge(run: &Run, results: &mut Results, built: &Table) -> anyhow::Result<Vec<String>> {
+/// Merges one run into the tables, or reports why it is refused. Returns what it changes. `runs` are
+/// all that are accepted with it, of which another may have its variants' gate C7.
+fn merge(
+    measured: &Run,
+    runs: &[Run],
+    results: &mut Results,
+    built: &Table,
+) -> anyhow::Result<Vec<String>> {
+    let run = under_free_name(measured, results);
     let session = &run.session;
     let name = &session.name;
     let folder = match session.backend {
@@ -258,8 +270,9 @@ fn merge(run: &Run, results: &mut Results, built: &Table) -> anyhow::Result<Vec<
         "{name} measured no kernel of these sources; run it again with this build"
     );
     refuse_unacceptable(&current)?;
+    refuse_untested_code(&current, results)?;
     refuse_other_gpu(&current, folder.and_then(|gpu| results.gpus.get(gpu)))?;
-    let changes = judge(&current, &committed)?;
+    let changes = judge(&current, runs, &committed)?;
     let mut table = diff::accepted(&current, &committed);
     keep_leading(&mut table, name);
     let bytes = bytes_of_session(&table, name);
@@ -279,6 +292,18 @@ fn merge(run: &Run, results: &mut Results, built: &Table) -> anyhow::Result<Vec<
         ));
     }
     Ok(lines)
+}
+
+/// Returns the run, under a name that no other run of the tables has: two GPUs of a machine begin
+/// runs in the same second.
+fn under_free_name(run: &Run, results: &Results) -> Run {
+    let mut named = run.clone();
+    let mut number = 1;
+    while results.has_other_run(&named.session) {
+        number += 1;
+        named.rename(&format!("{}-{number}", run.session.name));
+    }
+    named
 }
 
 fn bytes_of_session(table: &Table, session: &str) -> usize {
@@ -309,6 +334,32 @@ fn refuse_unacceptable(run: &Run) -> anyhow::Result<()> {
     }
 }
 
+/// Refuses a run of tier T1 on a GPU of which a variant's machine code has not passed the cases that
+/// a table's gates stand for, those of tier T2, on any GPU of the architecture.
+fn refuse_untested_code(run: &Run, results: &Results) -> anyhow::Result<()> {
+    let session = &run.session;
+    if session.backend != BackendKind::Cuda || session.tier != Tier::T1 {
+        return Ok(());
+    }
+    let arch = session.machine.gpu.arch();
+    let untested: BTreeSet<&str> = run
+        .table
+        .rows()
+        .filter(|row| row.kind == Kind::Checked(BackendKind::Cuda))
+        .filter(|row| !results.has_passed_all_cases(row, arch))
+        .map(|row| row.subject.stage())
+        .collect();
+    ensure!(
+        untested.is_empty(),
+        "{} is of tier T1, a part of the cases that a table's gates stand for, and no table has all \
+         of them for the same machine code on a GPU of its architecture; accept a run of \
+         `compare --full --iters 0 --stages {}` before it",
+        session.name,
+        joined(untested, ",")
+    );
+    Ok(())
+}
+
 /// Refuses a run on another GPU model than that of the table.
 fn refuse_other_gpu(run: &Run, table: Option<&Table>) -> anyhow::Result<()> {
     let session = &run.session;
@@ -325,10 +376,10 @@ fn refuse_other_gpu(run: &Run, table: Option<&Table>) -> anyhow::Result<()> {
 }
 
 /// Refuses a run that fails or lacks something. Returns what it changes in a table that is there.
-fn judge(run: &Run, committed: &Table) -> anyhow::Result<Option<String>> {
+fn judge(run: &Run, runs: &[Run], committed: &Table) -> anyhow::Result<Option<String>> {
     let report = report_of_run(run, committed);
     refuse_failures(run, &report)?;
-    refuse_unsanitized(run, &report)?;
+    refuse_unsanitized(run, runs, &report)?;
     refuse_failed_self_test(run)?;
     refuse_missing(run, &report)?;
     refuse_failed_claims(run, &report)?;
@@ -351,8 +402,9 @@ fn refuse_failures(run: &Run, report: &Report<'_>) -> anyhow::Result<()> {
     )
 }
 
-fn refuse_unsanitized(run: &Run, report: &Report<'_>) -> anyhow::Result<()> {
-    let lacking = unsanitized(&report.view);
+fn refuse_unsanitized(run: &Run, runs: &[Run], report: &Report<'_>) -> anyhow::Result<()> {
+    let mut lacking = unsanitized(&report.view);
+    lacking.retain(|subject| !runs.iter().any(|other| has_sanitized(other, run, subject)));
     if let Some(first) = lacking.first() {
         bail!(
             "{} has no gate C7 for {}, first {first}; \
@@ -362,6 +414,17 @@ fn refuse_unsanitized(run: &Run, report: &Report<'_>) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Returns whether `other` has gate C7 of the machine code that `run` checked, on the same GPU model;
+/// if it failed there, `other` is refused.
+fn has_sanitized(other: &Run, run: &Run, subject: &Subject) -> bool {
+    let findings = other.table.row(subject, Kind::Sanitized);
+    let gates = run.table.checked(subject, BackendKind::Cuda);
+    other.session.gpu() == run.session.gpu()
+        && findings
+            .zip(gates)
+            .is_some_and(|(findings, gates)| findings.code.is_some() && findings.code == gates.code)
 }
 
 fn refuse_failed_self_test(run: &Run) -> anyhow::Result<()> {

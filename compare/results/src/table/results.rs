@@ -10,8 +10,9 @@ use super::kind::Kind;
 use super::merge::Table;
 use super::names::{DIGESTS, ROWS};
 use super::row::Row;
-use super::session::StageMeta;
+use super::session::{Session, StageMeta};
 use super::subject::Subject;
+use common::device::BackendKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -131,6 +132,33 @@ impl Results {
             (timed.len(), fresh.len())
         });
         best.map(|(name, _)| name.as_str())
+    }
+
+    /// Returns whether another run's session has this name.
+    pub fn has_other_run(&self, session: &Session) -> bool {
+        let mut tables = self.gpus.values().chain([&self.build]);
+        tables.any(|table| {
+            table
+                .sessions
+                .get(&session.name)
+                .is_some_and(|other| !other.is_same_run(session))
+        })
+    }
+
+    /// Returns whether the machine code of a variant's gates has passed all cases of tier T2 on a GPU
+    /// of this architecture (`sm_90`).
+    pub fn has_passed_all_cases(&self, gates: &Row, arch: Option<&str>) -> bool {
+        self.gpus.values().any(|table| {
+            let Some(full) = table.checked(&gates.subject, BackendKind::Cuda) else {
+                return false;
+            };
+            full.code.is_some()
+                && full.code == gates.code
+                && full.failure().is_none()
+                && table.session(full).is_some_and(|session| {
+                    !session.has_fewer_cases() && session.machine.gpu.arch() == arch
+                })
+        })
     }
 
     /// Gives rows of the same machine code the identity of the sources as they are now.

@@ -63,6 +63,18 @@ impl Run {
         self.table.append(row);
     }
 
+    /// Gives the session, and its rows, another name.
+    pub fn rename(&mut self, name: &str) {
+        self.session.name = name.into();
+        let mut renamed = Table::default();
+        for mut row in self.table.rows().cloned() {
+            row.session = name.into();
+            renamed.append(row);
+        }
+        renamed.sessions.insert(name.into(), self.session.clone());
+        self.table = renamed;
+    }
+
     /// Adds rows, as [`Run::append`] does.
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
         for row in rows {

@@ -379,13 +379,21 @@ impl Session {
                  CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
             ));
         }
-        if self.tier == Tier::T1 && self.backend == BackendKind::Cuda {
-            return Some(format!(
-                "{name} is of tier T1, a part of the cases that a table's gates stand for; run \
-                 `compare --full` for a table"
-            ));
-        }
         None
+    }
+
+    /// Returns whether both are of one run: on the same card, and asked for the same.
+    pub fn is_same_run(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.machine == other.machine
+            && self.tier == other.tier
+            && self.backend == other.backend
+            && self.scope == other.scope
+    }
+
+    /// Returns whether variants had a part of the cases that a table's gates stand for.
+    pub fn has_fewer_cases(&self) -> bool {
+        self.tier < Tier::T2 || self.scope.has_problems()
     }
 
     /// Returns the session as tables keep it, without what is a run's alone.
@@ -491,6 +499,14 @@ impl Gpu {
         }
     }
 
+    /// Returns the compute capability: `sm_90`.
+    pub fn arch(&self) -> Option<&str> {
+        match self {
+            Gpu::Present { arch, .. } => Some(arch),
+            Gpu::Absent { .. } => None,
+        }
+    }
+
     /// Returns whether it runs machine code for `compiled` directly; code for `sm_90a` runs only on
     /// `sm_90`.
     pub fn runs(&self, compiled: &str) -> bool {
@@ -543,6 +559,28 @@ impl Selection {
     /// Returns whether nothing was left out.
     pub fn is_all(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns whether problems or inputs were given, in place of a tier's.
+    pub fn has_problems(&self) -> bool {
+        let Self {
+            stages: _,
+            variants: _,
+            shapes,
+            dtypes,
+            masks,
+            seeds,
+            families,
+            input,
+            regret,
+        } = self;
+        !(shapes.is_empty()
+            && dtypes.is_empty()
+            && masks.is_empty()
+            && seeds.is_empty()
+            && families.is_empty()
+            && input.is_none()
+            && regret.is_none())
     }
 }
 

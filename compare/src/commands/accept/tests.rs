@@ -25,7 +25,7 @@ struct Merged {
 
 fn merge_into(before: &Results, run: &Run) -> anyhow::Result<Merged> {
     let mut results = before.clone();
-    let lines = merge(run, &mut results, &Table::default())?;
+    let lines = merge(run, &[], &mut results, &Table::default())?;
     Ok(Merged { results, lines })
 }
 
@@ -485,6 +485,96 @@ fn a_run_of_a_tier_of_a_part_of_the_cases_is_refused() {
     assert!(error.contains(reason), "{error}");
 }
 
+/// A whole run of tier T2 of what nvcc built, which was asked for on the first of two GPUs.
+const BUILT: &str = "timed; built 96 0; clean; named 1";
+
+/// Returns the tables with a run of tier T2.
+fn with_all_cases(words: &str) -> Results {
+    accepted(&run(words), &Results::default())
+}
+
+/// Returns why a run is refused beside these tables.
+fn refused_beside(words: &str, before: &Results) -> String {
+    let error = merge_into(before, &run(words)).expect_err("it is refused");
+    format!("{error:#}")
+}
+
+#[test]
+fn a_run_of_a_part_of_the_cases_is_accepted_beside_all_of_the_same_machine_code() {
+    let before = with_all_cases(BUILT);
+    let after = accepted(&run("timed; built 96 0; tier 1; named 2"), &before);
+    let sessions = &after.gpus[FOLDER].sessions;
+    assert!(sessions.contains_key("2"), "its times are kept");
+}
+
+#[test]
+fn a_run_of_a_part_of_the_cases_of_other_machine_code_is_refused() {
+    let other_code = "timed; built 96 0; wmma ptxas: code other; tier 1; named 2";
+    let error = refused_beside(other_code, &with_all_cases(BUILT));
+    let reason = "2 is of tier T1, a part of the cases that a table's gates stand for, and no table \
+                  has all of them for the same machine code on a GPU of its architecture; accept a \
+                  run of `compare --full --iters 0 --stages stage0-scalar` before it";
+    assert_eq!(error, reason);
+}
+
+#[test]
+fn cases_of_given_problems_do_not_stand_for_all() {
+    let mut selection = run(BUILT);
+    selection.session.scope.shapes = vec!["mission".into()];
+    let before = accepted(&selection, &Results::default());
+    let error = refused_beside("timed; built 96 0; tier 1; named 2", &before);
+    assert!(error.contains("2 is of tier T1"), "{error}");
+}
+
+#[test]
+fn a_part_of_the_cases_does_not_stand_for_all() {
+    let part = accepted(
+        &run("timed; built 96 0; tier 1; named 2"),
+        &with_all_cases(BUILT),
+    );
+    let mut without_all = part.clone();
+    let table = without_all.gpus.get_mut(FOLDER).unwrap();
+    for session in table.sessions.values_mut() {
+        session.tier = Tier::T1;
+    }
+    let error = refused_beside("timed; built 96 0; tier 1; named 3", &without_all);
+    assert!(error.contains("3 is of tier T1"), "{error}");
+}
+
+#[test]
+fn runs_that_two_gpus_began_in_the_same_second_are_both_kept() {
+    let first = with_all_cases(&format!("{BUILT}; stages 0; - cpasync"));
+    let second = run(&format!("{BUILT}; stages 1; - scalar; - wmma"));
+    let both = accepted(&second, &first);
+    let names = |results: &Results| Vec::from_iter(results.gpus[FOLDER].sessions.keys().cloned());
+    assert_eq!(names(&both), ["1", "1-2"]);
+    assert_eq!(
+        names(&accepted(&second, &both)),
+        ["1", "1-2"],
+        "it is the same run"
+    );
+}
+
+#[test]
+fn a_run_that_is_accepted_with_it_may_have_gate_c7_of_the_same_machine_code() {
+    let all_cases = run("timed; built 96 0; named 1");
+    let sanitized = run("timed; built 96 0; clean; tier 1; named 2");
+    let mut results = Results::default();
+    let runs = [all_cases.clone(), sanitized];
+    for run in &runs {
+        merge(run, &runs, &mut results, &Table::default()).unwrap();
+    }
+    let other_code = [run("timed; built 96 0; clean; cpasync ptxas: code other")];
+    let error = merge(
+        &all_cases,
+        &other_code,
+        &mut Results::default(),
+        &Table::default(),
+    );
+    let reason = "1 has no gate C7 for 1 variant, first stage1-cpasync/cpasync-32x64";
+    assert!(error.unwrap_err().to_string().contains(reason));
+}
+
 #[test]
 fn a_run_on_a_device_with_too_little_memory_for_a_variants_cases_is_accepted() {
     assert_accepted_on_gpu(
@@ -545,13 +635,13 @@ fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
     let built = run("timed; built 96 0").table;
     let mut results = Results::default();
     let first = run("timed; named 1; built 96 0; clean");
-    merge(&first, &mut results, &built).unwrap();
+    merge(&first, &[], &mut results, &built).unwrap();
     for backend in ["timed", "emulated"] {
         let later = run(&format!(
             "{backend}; named 2; stages 0; - cpasync; sources 1 rewritten; built 96 0; clean"
         ));
         let mut merged_results = results.clone();
-        merge(&later, &mut merged_results, &built).unwrap();
+        merge(&later, &[], &mut merged_results, &built).unwrap();
         let rows = merged_results.gpus[FOLDER].rows();
         let of_first: Vec<&Row> = rows.filter(|row| row.session == "1").collect();
         assert!(!of_first.is_empty());
