@@ -4,6 +4,7 @@ use super::{figure, generated, report};
 use anyhow::Context;
 use choice::Library;
 use results::judge::View;
+use results::judge::main_gpu::main_gpu;
 use results::judge::verdict::{self, Report};
 use results::table::files::write_atomically;
 use results::table::{Results, StageMeta, StoreError, Table};
@@ -45,17 +46,15 @@ pub fn write_report(
     Ok(places)
 }
 
-/// Returns COMPARE.md about the table in the folder `gpu` of results/, with a line for each other
-/// one.
+/// Returns the report on the table in the folder `gpu` of results/.
 pub fn report_on(
     results: &Results,
     stages: &[StageMeta],
     gpu: &str,
     library: Library<'_>,
 ) -> String {
-    let tables = tables(results, gpu);
-    let reports = reports(&tables, stages, library);
-    page(&reports)
+    let tables = [results.of_gpu(gpu)];
+    page(&reports(&tables, stages, library))
 }
 
 fn page(reports: &[Report<'_>]) -> String {
@@ -73,7 +72,7 @@ fn tables(results: &Results, main: &str) -> Vec<Table> {
     tables
 }
 
-/// Returns the reports of the tables, the first with what the library chooses.
+/// Returns the reports of the tables, with what the library chooses.
 fn reports<'a>(
     tables: &'a [Table],
     stages: &'a [StageMeta],
@@ -83,21 +82,21 @@ fn reports<'a>(
     for table in tables {
         reports.push(verdict::report(View::committed(stages, table)));
     }
-    if let Some(first) = reports.first_mut() {
-        first.chosen = choice::choices(&first.view, library);
+    for report in &mut reports {
+        report.chosen = choice::choices(&report.view, library);
     }
     reports
 }
 
-/// Returns COMPARE.md from the table of [`Results::main`], and the pages of the workspace at `root`
-/// that have generated parts.
+/// Returns COMPARE.md from the table of [`main_gpu`], a report on each other GPU model that has figures
+/// of today's kernels, and the pages of the workspace at `root` that have generated parts.
 pub fn committed(
     results: &Results,
     stages: &[StageMeta],
     root: &Path,
     library: Library<'_>,
 ) -> anyhow::Result<Vec<Rendered>> {
-    let tables = tables(results, results.main(stages).unwrap_or_default());
+    let tables = tables(results, main_gpu(results, stages).unwrap_or_default());
     let reports = reports(&tables, stages, library);
     let mut files = vec![
         Rendered {
@@ -113,6 +112,14 @@ pub fn committed(
             text: figure::against_peers(&reports[0]),
         },
     ];
+    for other in &reports[1..] {
+        if let Some(name) = report::file_of_other(other) {
+            files.push(Rendered {
+                path: root.join(name),
+                text: page(std::slice::from_ref(other)),
+            });
+        }
+    }
     let mut paths: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
     for stage in stages {
         paths.push(root.join(&stage.id).join("README.md"));

@@ -48,11 +48,8 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
         Titled::new(with_gpu("The ladder", report), ladder_blocks(report)),
         Titled::new(with_gpu("Against peers", report), against_peers(report)),
     ];
-    for other in others.iter().filter(|other| !is_wholly_stale(other)) {
-        if let Some(score) = ladder::score(&other.view) {
-            let title = with_gpu("Against peers", other);
-            parts.push(Titled::new(title, vec![Block::strong(score)]));
-        }
+    for other in others {
+        parts.extend(line_on_other(other));
     }
     parts.extend([
         Titled::new("Claims that do not hold", claims(report)),
@@ -62,6 +59,31 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
     ]);
     blocks.extend(sections(Block::section, parts));
     blocks
+}
+
+/// Returns how often ours is faster than the fastest peer on another GPU model, and where its report
+/// is.
+fn line_on_other(other: &Report<'_>) -> Option<Titled> {
+    let file = file_of_other(other)?;
+    let score = ladder::score(&other.view)?;
+    let line = Text::default()
+        .strong(score)
+        .plain("; its report: ")
+        .link(file.clone(), file);
+    Some(Titled::new(
+        with_gpu("Against peers", other),
+        vec![Block::Paragraph(line)],
+    ))
+}
+
+/// Returns the name of the report on a GPU model that COMPARE.md is not about; `None` if all of its
+/// figures are of former kernels.
+pub fn file_of_other(report: &Report<'_>) -> Option<String> {
+    if is_wholly_stale(report) {
+        return None;
+    }
+    let session = report.view.on_gpu()?;
+    Some(format!("COMPARE-{}.md", session.machine.name))
 }
 
 fn with_gpu(title: &str, report: &Report<'_>) -> String {

@@ -14,6 +14,7 @@ use document::terminal::terminal;
 use document::{Block, row};
 use results::judge::View;
 use results::judge::diff;
+use results::judge::main_gpu::main_gpu;
 use results::judge::state;
 use results::judge::verdict::{self, Report, of_differences};
 use results::table::session::Progress;
@@ -47,7 +48,7 @@ fn report_on(run: &Run) -> Report<'_> {
 fn committed() -> (Vec<StageMeta>, table::Table) {
     let results = results::testing::results();
     let stages = stages::builds().unwrap();
-    let table = results.of_gpu(results.main(&stages).unwrap());
+    let table = results.of_gpu(main_gpu(&results, &stages).unwrap());
     (stages, table)
 }
 

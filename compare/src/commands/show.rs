@@ -10,6 +10,7 @@ use pages::names;
 use pages::show::{self as layout, Section};
 use results::judge::View;
 use results::judge::list::joined;
+use results::judge::main_gpu::main_gpu;
 use results::judge::verdict::{Exit, Report, report, report_of_run};
 use results::table::{Results, Run, StageMeta};
 use results::workspace;
@@ -137,7 +138,7 @@ fn gpu<'a>(
     results: &'a Results,
     stages: &[StageMeta],
 ) -> anyhow::Result<&'a str> {
-    let Some(gpu) = args.gpu.as_deref().or(results.main(stages)) else {
+    let Some(gpu) = args.gpu.as_deref().or(main_gpu(results, stages)) else {
         bail!(NoData(
             "there is no table in results/; commit one with `compare accept`".to_string()
         ))

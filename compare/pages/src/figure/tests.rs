@@ -1,6 +1,7 @@
 use super::charts::{ladder_charts, peers_chart};
 use super::svg::{Anchor, Label, WIDTH};
 use super::*;
+use results::judge::main_gpu::main_gpu;
 use results::judge::verdict::Report;
 use results::judge::{View, verdict};
 use results::table::Run;
@@ -78,7 +79,7 @@ impl Span {
 fn no_text_reaches_into_another_or_out_of_the_picture() {
     let results = results::testing::results();
     let stages = stages::builds().unwrap();
-    let table = results.of_gpu(results.main(&stages).unwrap());
+    let table = results.of_gpu(main_gpu(&results, &stages).unwrap());
     let report = verdict::report(View::committed(&stages, &table));
     let mut charts = Vec::from(ladder_charts(&report));
     charts.push(peers_chart(&report));

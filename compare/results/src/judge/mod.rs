@@ -13,6 +13,7 @@ pub mod diff;
 pub mod drift;
 pub mod gaps;
 pub mod list;
+pub mod main_gpu;
 pub mod missing;
 pub mod peers;
 pub mod regret;

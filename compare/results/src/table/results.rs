@@ -5,15 +5,13 @@
 use super::digest::{Texts, of_choice, verify_choice};
 use super::error::Result;
 use super::files::{TableFile, entries, is_run, read, write_atomically};
-use super::kernels::is_stale;
 use super::kind::Kind;
 use super::merge::Table;
 use super::names::{DIGESTS, ROWS};
 use super::row::Row;
 use super::session::{Session, StageMeta};
-use super::subject::Subject;
 use common::device::BackendKind;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The folder of the table of the build.
@@ -117,21 +115,6 @@ impl Results {
             table.join(gpu.clone());
         }
         table
-    }
-
-    /// Returns the GPU model on which most variants have been timed as they are and, of equals, that
-    /// with most rows of them: the one that COMPARE.md is about.
-    pub fn main(&self, stages: &[StageMeta]) -> Option<&str> {
-        let best = self.gpus.iter().max_by_key(|(_, table)| {
-            let fresh: Vec<&Row> = table.rows().filter(|row| !is_stale(stages, row)).collect();
-            let timed: BTreeSet<&Subject> = fresh
-                .iter()
-                .filter(|row| matches!(row.kind, Kind::Latency(_)))
-                .map(|row| &row.subject)
-                .collect();
-            (timed.len(), fresh.len())
-        });
-        best.map(|(name, _)| name.as_str())
     }
 
     /// Returns whether another run's session has this name.

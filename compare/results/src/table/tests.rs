@@ -450,7 +450,7 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     let (stages, whole) =
         view("timed; built 96 0; clean; peers mission 10 torch-flash 16 & emulated");
     let mut results = Results::default();
-    assert!(results.is_empty() && results.main(&[]).is_none());
+    assert!(results.is_empty());
     results.put(Some("nvidia-h200"), &whole);
     let on_gpu_alone = timed(US).without_rows("!gpu").named("1");
     results
@@ -467,12 +467,6 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     let mut read = Results::read(folder.path()).unwrap();
     assert_eq!(read.files(), results.files());
     assert!(read.gpus.keys().eq(["nvidia-h200", "nvidia-l4"]));
-    assert_eq!(read.main(&stages), Some("nvidia-h200"), "it has most rows");
-    let (rebuilt, fresh) = view("timed; - !gpu @ emulated; rebuilt");
-    let other = table(&[timed(US).rebuilt().without_rows("!gpu").named("1")]);
-    read.gpus.insert("nvidia-l4".into(), other);
-    assert_eq!(read.main(&rebuilt), Some("nvidia-l4"), "of these kernels");
-    read.gpus.insert("nvidia-l4".into(), fresh);
     // Both parts are the whole; the sessions are those that their rows name.
     let of_build = |table: &Table| Vec::from_iter(table.rows().map(|row| row.kind.is_of_build()));
     assert!(read.of_gpu("nvidia-h200").rows().eq(whole.rows()));
@@ -493,34 +487,6 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
         !text.contains("\"gates\"") && !text.contains("\"stages\""),
         "{text}"
     );
-}
-
-/// Returns the tables of two GPU models.
-fn of_two(h200: Run, l4: Run) -> Results {
-    let mut results = Results::default();
-    for (name, run) in [("nvidia-h200", h200), ("nvidia-l4", l4)] {
-        results.gpus.insert(name.into(), table(&[run.named("1")]));
-    }
-    results
-}
-
-#[test]
-fn the_report_is_about_the_gpu_with_most_variants_timed_though_another_has_more_rows() {
-    let without_a_latency = timed(US).without_rows("cpasync gpu !pair !:");
-    let without_pairs = timed(US).without_rows("pair");
-    let stages = timed(US).session.stages;
-    let results = of_two(without_a_latency.clone(), without_pairs.clone());
-    assert_eq!(results.main(&stages), Some("nvidia-l4"));
-    let results = of_two(without_pairs, without_a_latency);
-    assert_eq!(results.main(&stages), Some("nvidia-h200"));
-}
-
-#[test]
-fn times_of_former_kernels_are_no_reason_to_report_on_a_gpu() {
-    let (rebuilt, _) = view("timed; rebuilt");
-    let former = timed(US);
-    let of_today = timed(US).rebuilt().without_rows("cpasync");
-    assert_eq!(of_two(former, of_today).main(&rebuilt), Some("nvidia-l4"));
 }
 
 #[test]
