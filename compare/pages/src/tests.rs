@@ -653,7 +653,7 @@ fn problems_are_shown_by_kind_and_of_another_gpu_model_what_is_lost() {
     ### Decode
     ### As served
     ## Against peers, NVIDIA H200
-    **our fastest variant is faster than the fastest peer on 1 of 3 problems, from 0.800x to 1.50x; slower: decode_8k f16 full (0.800x flash-attn-3); undecided: 1x1x64x64 f16 full (1.00x torch-math)**
+    **our fastest variant is faster than the fastest peer on 1 of 3 problems, from 0.800x to 1.50x; slower: decode_8k f16 full (0.800x flash-attn-3); undecided: 1x1x64x64 f16 full (1.00x torch-math)**; its report: [COMPARE-nvidia-h200.md](COMPARE-nvidia-h200.md)
     ");
 }
 
