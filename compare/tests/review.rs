@@ -33,8 +33,8 @@ const STALE: &str = r#"#!/bin/sh
 echo "stale $*" >> "$HERE/calls"
 "#;
 
-/// A program in place of compare. It prints what its side's runs depend on as the test says; a base
-/// does not know `sources` by itself. It exits as the test says, `diff` with a file of two lines;
+/// A program in place of compare. It prints its side's terms, unless the test says that it is too old,
+/// and what its side's runs depend on as the test says; a base does not know `sources` by itself. It exits as the test says, `diff` with a file of two lines;
 /// without one where the test says that the base has no tables and compares them alone.
 const COMPARE: &str = r#"#!/bin/sh
 if [ "$1" = sources ]; then
@@ -43,6 +43,11 @@ if [ "$1" = sources ]; then
         compare-head) printf %b "$HEAD_SOURCES" ;;
     esac
     [ -n "$BASE_SOURCES" ]
+    exit
+fi
+if [ "$1" = terms ]; then
+    [ -z "$NO_TERMS" ] || exit 2
+    echo '{}'
     exit
 fi
 echo "$(basename "$0") $*" | sed "s|$HERE/||g" >> "$HERE/calls"
@@ -209,8 +214,11 @@ fn run_call(side: &str, record: &str, flags: &str) -> String {
 
 /// Returns the call that compares.
 fn diff_call(sides: &str) -> String {
-    format!("compare-head diff {sides} --out checkout/target/review/diff.md\n")
+    format!("compare-head diff {sides}{TERMS} --out checkout/target/review/diff.md\n")
 }
+
+/// The flags that compare what both sides promise and are let off.
+const TERMS: &str = " --terms target/review/base.terms target/review/head.terms";
 
 const RUNS: &str = "target/review/base-record target/review/head";
 
@@ -266,6 +274,17 @@ const SOURCES: &str = "program p\nstage0-a 0\nstage1-b 1\nstage2-c 2\n";
 /// Returns the variables by which both sides answer to `sources`.
 fn sources<'a>(base: &'a str, head: &'a str) -> [(&'static str, &'a str); 2] {
     [("BASE_SOURCES", base), ("HEAD_SOURCES", head)]
+}
+
+#[test]
+fn a_base_that_does_not_print_its_terms_is_said_to_be_compared_without_them() {
+    let checkout = Checkout::new();
+    let review = checkout.review("HEAD^1", &[], &[("NO_TERMS", "1")]);
+    let without_terms = full_diff_call(&checkout).replace(TERMS, "");
+    assert!(review.calls.ends_with(&without_terms), "{}", review.calls);
+    let page = checkout.page();
+    let sentence = "Claims, negatives, waivers and caps are not compared";
+    assert!(page.contains(sentence), "{page}");
 }
 
 #[test]

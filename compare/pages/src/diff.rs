@@ -5,16 +5,20 @@ mod kernels;
 mod moved;
 
 use super::blocks::{Titled, bullets, changes_table, first_bullets, first_items, sections};
-use document::Block;
+use super::cells::or_empty;
+use super::ladder;
+use document::{Block, Table, row};
 use moved::Line;
 use results::judge::diff::{self, Change, Difference, Group, What};
 use results::judge::list::{count, distinct};
+use results::judge::terms::{Concession, Eased};
 use results::judge::verdict::Overall;
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
 const MAX_GATES: usize = 12;
 const MAX_FIGURES: usize = 16;
 const MAX_NEW: usize = 8;
+const MAX_EASED: usize = 12;
 const MAX_MISSING: usize = 5;
 
 /// The command that shows everything.
@@ -24,6 +28,8 @@ const COMMAND: &str = "compare diff BASE NEW";
 pub struct Comparison {
     pub base: String,
     pub new: String,
+    /// The terms that the new side eases, where both are known.
+    pub concessions: Vec<Concession>,
     /// The comparisons of what both sides have, with their names.
     pub pairs: Vec<(String, diff::Comparison)>,
     /// GPU models that only one side has figures of, and what is not known about a side.
@@ -47,6 +53,7 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
         is_whole,
         tables: comparison.pairs.len(),
     };
+    blocks.extend(eased(&comparison.concessions, limits));
     for (name, pair) in &comparison.pairs {
         let parts = pair_sections(pair, limits);
         if comparison.pairs.len() > 1 && !parts.is_empty() {
@@ -56,6 +63,42 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
     }
     blocks.extend(bullets(&comparison.notes));
     blocks
+}
+
+/// Returns what a reviewer checks beside the figures: claims that are refuted or ask for less, sites
+/// that no gate needs, and caps that have risen.
+fn eased(concessions: &[Concession], limits: Limits) -> Vec<Block> {
+    let (caps, others): (Vec<_>, Vec<_>) = concessions
+        .iter()
+        .partition(|concession| concession.kind == Eased::Cap);
+    let of = |lines: &[&Concession]| {
+        first_items(
+            lines,
+            limits.share(MAX_EASED),
+            |shown_lines| Block::Table(table_of_eased(shown_lines)),
+            COMMAND,
+        )
+    };
+    sections(
+        Block::subsection,
+        [
+            Titled::new("New negatives and waivers", of(&others)),
+            Titled::new("Raised caps", of(&caps)),
+        ],
+    )
+}
+
+fn table_of_eased(concessions: &[&Concession]) -> Table {
+    let mut rows = Vec::new();
+    for concession in concessions {
+        rows.push(row! {
+            "stage" => ladder::short(&concession.stage),
+            "what" => &concession.what,
+            "change" => &concession.change,
+            "why" => or_empty(concession.why.as_deref()),
+        });
+    }
+    Table::from_rows(rows)
 }
 
 /// How many lines a table may have.

@@ -7,6 +7,7 @@ use results::judge::candidate;
 use results::judge::claims::Claimed;
 use results::judge::diff::{self, Change, Difference, Group, Kernel, Moved, What};
 use results::judge::state::State;
+use results::judge::terms::Concession;
 use results::judge::verdict::{Overall, Report};
 use results::table::{Place, Row, Source, Subject};
 use serde::Serialize;
@@ -52,6 +53,7 @@ pub struct Diff<'a> {
     base: &'a str,
     new: &'a str,
     notes: &'a [String],
+    concessions: &'a [Concession],
     comparisons: Vec<Pair<'a>>,
 }
 
@@ -91,6 +93,7 @@ impl<'a> From<&'a crate::diff::Comparison> for Diff<'a> {
             base: &comparison.base,
             new: &comparison.new,
             notes: &comparison.notes,
+            concessions: &comparison.concessions,
             comparisons: comparison.pairs.iter().map(Pair::from).collect(),
         }
     }

@@ -665,6 +665,7 @@ fn compared(
 ) -> super::diff::Comparison {
     let comparison = diff::compare(base, new, true, stages);
     super::diff::Comparison {
+        concessions: vec![],
         base: "main".into(),
         new: "HEAD".into(),
         overall: of_differences(&comparison.differences),

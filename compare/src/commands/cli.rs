@@ -63,6 +63,9 @@ pub enum Command {
     /// Print hashes of the program and of each stage, by which `scripts/review` chooses what to run
     #[command(hide = true)]
     Sources,
+    /// Print what the stages promise and are let off, which `diff --terms` compares
+    #[command(hide = true)]
+    Terms,
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]
     Launch(super::launch::LaunchArgs),

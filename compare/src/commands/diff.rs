@@ -3,6 +3,7 @@
 mod source;
 
 use crate::answer::{Answer, NoData};
+use anyhow::Context;
 use clap::Args;
 use document::markdown::markdown;
 use pages::diff as layout;
@@ -10,6 +11,7 @@ use pages::diff::Comparison;
 use pages::json;
 use results::judge::View;
 use results::judge::diff::{self, Difference};
+use results::judge::terms::{Terms, concessions};
 use results::judge::verdict::{Exit, Overall, of_differences};
 use results::table::files::write_atomically;
 use results::table::results::BUILD;
@@ -17,7 +19,7 @@ use results::table::{StageMeta, Table};
 use results::workspace;
 use source::Side;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Prints the verdict, which kernels have changed, and everything of them that moved, before -> \
@@ -61,6 +63,9 @@ pub struct DiffArgs {
     /// without tables is noted
     #[arg(long, num_args = 2, value_names = ["BASE", "NEW"])]
     pub tables: Vec<String>,
+    /// Name what these two files of `compare terms` ease: claims, refutations, waivers and caps
+    #[arg(long, num_args = 2, value_names = ["BASE", "NEW"])]
+    pub terms: Vec<PathBuf>,
     /// Print JSON, whose fields docs/rows.md names
     #[arg(long)]
     pub json: bool,
@@ -68,7 +73,10 @@ pub struct DiffArgs {
 
 /// Compares two sides: runs, tables or revisions.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
-    let comparison = compare_sides(args)?;
+    let mut comparison = compare_sides(args)?;
+    if let [base, new] = &args.terms[..] {
+        comparison.concessions = concessions(&read_terms(base)?, &read_terms(new)?);
+    }
     if let Some(path) = &args.out {
         let comment = markdown(&layout::document(&comparison, false));
         write_atomically(path, comment.as_bytes())?;
@@ -79,6 +87,13 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     }
     let page = layout::document(&comparison, true);
     Ok(Answer::page(comparison.overall.exit, &page))
+}
+
+fn read_terms(path: &Path) -> anyhow::Result<Terms> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is no output of `compare terms`", path.display()))
 }
 
 /// Compares what is asked for; with `--tables`, two revisions, too.
@@ -121,6 +136,7 @@ fn join(runs: Comparison, tables: Comparison) -> Comparison {
     Comparison {
         base: runs.base,
         new: runs.new,
+        concessions: vec![],
         pairs,
         notes,
         overall,
@@ -184,6 +200,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
     Comparison {
         base: base.name.clone(),
         new: new.name.clone(),
+        concessions: vec![],
         pairs,
         notes: notes(base, new),
         overall,

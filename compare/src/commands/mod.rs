@@ -18,6 +18,7 @@ mod sanitize;
 mod selftest;
 mod show;
 mod sources;
+mod terms;
 
 use crate::answer::Answer;
 use cli::Command;
@@ -48,15 +49,16 @@ pub fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Hazards(args) => hazards::hazards(&args),
         Command::Sources => sources::sources(),
+        Command::Terms => terms::terms(),
         Command::Launch(args) => launch::launch(&args),
     }
 }
 
 /// Whether a command launches kernels or computes references. `doctor` reports the limits itself.
 fn needs_memory(command: &Command) -> bool {
-    use Command::{Accept, Diff, Doctor, Render, Show, Sources};
+    use Command::{Accept, Diff, Doctor, Render, Show, Sources, Terms};
     !matches!(
         command,
-        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_) | Sources
+        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_) | Sources | Terms
     )
 }

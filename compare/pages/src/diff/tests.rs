@@ -13,6 +13,7 @@ fn compared(line: &str) -> Comparison {
     Comparison {
         base: "main".into(),
         new: "HEAD".into(),
+        concessions: vec![],
         overall: of_differences(&pair.differences),
         pairs: vec![("nvidia-h200".into(), pair)],
         notes: vec![],
@@ -180,4 +181,39 @@ fn a_variant_that_is_new_is_named() {
     let page = markdown(&document(&compared(new), true));
     let list = "### New\n\n- stage1-cpasync/cpasync-32x64";
     assert!(page.contains(list), "{page}");
+}
+
+/// Returns a term that was eased.
+fn eased(kind: Eased, what: &str, change: &str, why: Option<&str>) -> Concession {
+    Concession {
+        stage: "stage1-cpasync".into(),
+        kind,
+        what: what.into(),
+        change: change.into(),
+        why: why.map(String::from),
+    }
+}
+
+#[test]
+fn what_a_change_eases_comes_before_what_has_moved() {
+    let mut comparison = compared("timed => timed 32 20 25");
+    comparison.concessions = vec![
+        eased(
+            Eased::Negative,
+            "cpasync p50 over stage0-scalar wmma-qk",
+            "refuted",
+            Some("memory bounds it"),
+        ),
+        eased(Eased::Cap, "cpasync_f16_d64", "registers 96 → 104", None),
+    ];
+    let page = markdown(&document(&comparison, false));
+    let head: String = page.split("### Time").next().unwrap().to_string();
+    for line in [
+        "### New negatives and waivers",
+        "| stage1 | cpasync p50 over stage0-scalar wmma-qk | refuted | memory bounds it |",
+        "### Raised caps",
+        "| stage1 | cpasync_f16_d64 | registers 96 → 104 |",
+    ] {
+        assert!(head.contains(line), "{line}: {page}");
+    }
 }

@@ -36,6 +36,7 @@ fn diff(line: &str) -> Value {
     let pair = diff::compare(&base.table, &new.table, true, &ladder());
     let overall = verdict::of_differences(&pair.differences);
     let comparison = crate::diff::Comparison {
+        concessions: vec![],
         base: "main".into(),
         new: "HEAD".into(),
         pairs: vec![("nvidia-h200".into(), pair)],

@@ -19,6 +19,7 @@ pub mod peers;
 pub mod regret;
 pub mod state;
 pub mod targets;
+pub mod terms;
 pub mod verdict;
 
 use crate::table::kernels::is_stale;

@@ -447,8 +447,7 @@ fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
 #[test]
 fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     let folder = tempfile::tempdir().unwrap();
-    let (stages, whole) =
-        view("timed; built 96 0; clean; peers mission 10 torch-flash 16 & emulated");
+    let (_, whole) = view("timed; built 96 0; clean; peers mission 10 torch-flash 16 & emulated");
     let mut results = Results::default();
     assert!(results.is_empty());
     results.put(Some("nvidia-h200"), &whole);

@@ -627,3 +627,17 @@ fn a_revision_that_a_shallow_clone_lacks_is_told_from_one_that_is_none() {
     let reason = "is neither a folder nor a git revision; give";
     assert!(of_whole.contains(reason), "{of_whole}");
 }
+
+#[test]
+fn terms_are_those_that_compare_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.terms");
+    std::fs::write(&path, r#"{"stages":[]}"#).unwrap();
+    assert_eq!(read_terms(&path).unwrap(), Terms::default());
+    std::fs::write(&path, "error: unrecognized subcommand").unwrap();
+    let error = read_terms(&path).unwrap_err().to_string();
+    assert!(
+        error.ends_with("base.terms is no output of `compare terms`"),
+        "{error}"
+    );
+}
