@@ -3,7 +3,7 @@
 //! shared memory. For grids that do not fill the GPU. E4M3 is multiplied as it lands, as in stage
 //! 10, and log-sum-exps of it are Unsupported.
 
-use common::claim::{Base, Claim, Where};
+use common::claim::{Base, Claim, Rival, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::stage::{Artifacts, Attention, Redundant, Role, StageInfo};
@@ -32,6 +32,18 @@ const INFO: StageInfo = StageInfo {
     claims: &[
         Claim::faster_on("cluster", TMA, &Where::f16("mission"), 1.03),
         Claim::faster_on("cluster", TMA, &Where::e4m3("mission"), 1.2),
+        Claim::over(
+            "cluster",
+            Rival::FastestPyTorch,
+            &Where::f16("mission"),
+            2.0,
+        ),
+        Claim::over(
+            "cluster",
+            Rival::FastestPyTorch,
+            &Where::f16("mission_b2"),
+            2.0,
+        ),
         Claim::over_peers("cluster", &Where::f16("mission"), 1.0),
         Claim::over_peers("cluster", &Where::e4m3("mission"), 1.0),
         Claim::over_peers("cluster", &Where::bf16("mission"), 1.0),
