@@ -1,5 +1,6 @@
-//! What is implemented, as a table that a test compares with the code.
+//! What is implemented, as a table that a test compares with the code and with what a card did.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::isa::{self, Fidelity};
@@ -219,27 +220,89 @@ const OTHERS: &[Row] = &[
     row("nanosleep.u32 20", NOTHING),
 ];
 
+/// A function of its operands, by its whole name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    pub name: &'static str,
+    pub operands: usize,
+    pub fidelity: Fidelity,
+}
+
+/// Returns the functions of operands, sorted by name.
+pub fn functions() -> Vec<Function> {
+    isa::listed()
+}
+
+/// Returns an example of each other instruction, in the page's order.
+pub fn examples() -> impl Iterator<Item = &'static str> {
+    OTHERS.iter().map(|row| row.example)
+}
+
+/// What a card and the interpreter were seen to have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnACard {
+    /// The card's name and driver; empty if nothing was compared.
+    pub card: String,
+    /// What was seen of an instruction, by its name or example.
+    pub seen: BTreeMap<String, String>,
+}
+
+impl OnACard {
+    /// Returns the page's sentences on what was compared.
+    fn summary(&self) -> String {
+        let all = OTHERS.len() + isa::listed().len();
+        let compared = self.seen.len();
+        let counted = format!("Compared with a card: {compared} of {all} instructions");
+        if compared == 0 {
+            return format!("{counted}.");
+        }
+        let equal = self
+            .seen
+            .values()
+            .filter(|cell| cell.starts_with("equal"))
+            .count();
+        format!("{counted} ({}). Of these, {equal} are equal.", self.card)
+    }
+
+    fn cell(&self, name: &str) -> &str {
+        self.seen.get(name).map_or("specification", String::as_str)
+    }
+}
+
 /// Returns the table in Markdown.
-pub fn table() -> String {
-    let mut text = String::from(
+pub fn table(on_a_card: &OnACard) -> String {
+    let mut text = format!(
         "# Instructions\n\nAn instruction that is in neither table, or has another modifier, is \
-         refused by name and line. This page is generated (`cargo test -p ptx`).\n\n\
-         ## Memory, synchronisation and matrices\n\n| example | meaning |\n|---|---|\n",
+         refused by name and line. This page is generated (`cargo test -p ptx`).\n\n{}\n\n\
+         *On a card*: a kernel around the instruction ran on a GPU and here, on the same operand \
+         sets. *Equal*: all bits of all results are. *Equal but for bits of NaN*: where the bits \
+         differ, both results are NaN. *Within N ulp*: a NaN counts as equal to a NaN, and no \
+         other result is further away; where a second bound stands, a result may instead differ \
+         by no more than that. *Specification*: not compared.\n\n\
+         ## Memory, synchronisation and matrices\n\n| example | meaning | on a card \
+         |\n|---|---|---|\n",
+        on_a_card.summary()
     );
     for Row { example, meaning } in OTHERS {
         // A table's cells end at this character.
         let shown = example.replace('|', "\\|");
-        let _ = writeln!(text, "| `{shown}` | {meaning} |");
+        let _ = writeln!(
+            text,
+            "| `{shown}` | {meaning} | {} |",
+            on_a_card.cell(example)
+        );
     }
     text += "\n## Functions of their operands\n\n\
              *Exact*: the specification defines every bit. *Approximate*: it allows an error, and \
-             the result here is rounded once.\n\n| instruction | bits |\n|---|---|\n";
-    for (name, fidelity) in isa::listed() {
-        let bits = match fidelity {
+             the result here is rounded once.\n\n| instruction | bits | on a card \
+             |\n|---|---|---|\n";
+    for function in functions() {
+        let bits = match function.fidelity {
             Fidelity::Exact => "exact",
             Fidelity::Approximate => "approximate",
         };
-        let _ = writeln!(text, "| `{name}` | {bits} |");
+        let name = function.name;
+        let _ = writeln!(text, "| `{name}` | {bits} | {} |", on_a_card.cell(name));
     }
     text
 }
@@ -276,20 +339,6 @@ mod tests {
                 "{example}"
             );
         }
-    }
-
-    #[test]
-    fn the_page_is_what_the_code_has() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/INSTRUCTIONS.md");
-        if std::env::var_os("UPDATE_INSTRUCTIONS").is_some() {
-            std::fs::write(path, table()).unwrap();
-        }
-        let page = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            page == table(),
-            "INSTRUCTIONS.md is not what the code has; write it by UPDATE_INSTRUCTIONS=1 cargo \
-             test -p ptx"
-        );
     }
 
     #[test]

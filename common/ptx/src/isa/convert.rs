@@ -10,14 +10,19 @@ macro_rules! integers {
     };
 }
 
+/// A result is extended by its sign to the width of its register, which may be wider than the type.
+/// PTX has `.sat` where a value can be out of range alone.
 macro_rules! from_integers {
     ($table:ident, $to:literal, $target:ty, $([$from:literal $source:ty]),*) => {
         $(
-            $table.add(concat!("cvt.", $to, ".", $from), Apply::One(|a| (<$source>::take(a) as $target).put()));
-            $table.add(concat!("cvt.sat.", $to, ".", $from), Apply::One(|a| {
-                let value = i128::from(<$source>::take(a));
-                (value.clamp(<$target>::MIN.into(), <$target>::MAX.into()) as $target).put()
-            }));
+            $table.add(concat!("cvt.", $to, ".", $from), Apply::One(|a| (<$source>::take(a) as $target) as u64));
+            let range = i128::from(<$target>::MIN)..=i128::from(<$target>::MAX);
+            if !range.contains(&<$source>::MIN.into()) || !range.contains(&<$source>::MAX.into()) {
+                $table.add(concat!("cvt.sat.", $to, ".", $from), Apply::One(|a| {
+                    let value = i128::from(<$source>::take(a));
+                    (value.clamp(<$target>::MIN.into(), <$target>::MAX.into()) as $target) as u64
+                }));
+            }
         )*
     };
 }
@@ -32,17 +37,29 @@ macro_rules! to_floats {
     };
 }
 
-/// A NaN becomes 0 and what is out of range the nearest, as Rust has it too.
+/// Out of range is the nearest integer, as Rust has it too. A NaN becomes 0; where source or result
+/// has 64 bits, it becomes the integer whose upper bit alone is set.
 macro_rules! from_floats {
     ($table:ident, $([$to:literal $target:ty]),*) => {
         $(
-            $table.add(concat!("cvt.rzi.", $to, ".f32"), Apply::One(|a| (f32::take(a).trunc() as $target).put()));
-            $table.add(concat!("cvt.rni.", $to, ".f32"), Apply::One(|a| (f32::take(a).round_ties_even() as $target).put()));
-            $table.add(concat!("cvt.rmi.", $to, ".f32"), Apply::One(|a| (f32::take(a).floor() as $target).put()));
-            $table.add(concat!("cvt.rpi.", $to, ".f32"), Apply::One(|a| (f32::take(a).ceil() as $target).put()));
-            $table.add(concat!("cvt.rzi.", $to, ".f64"), Apply::One(|a| (f64::take(a).trunc() as $target).put()));
+            $table.add(concat!("cvt.rzi.", $to, ".f32"), Apply::One(|a| integer!(f32, $target, a, trunc)));
+            $table.add(concat!("cvt.rni.", $to, ".f32"), Apply::One(|a| integer!(f32, $target, a, round_ties_even)));
+            $table.add(concat!("cvt.rmi.", $to, ".f32"), Apply::One(|a| integer!(f32, $target, a, floor)));
+            $table.add(concat!("cvt.rpi.", $to, ".f32"), Apply::One(|a| integer!(f32, $target, a, ceil)));
+            $table.add(concat!("cvt.rzi.", $to, ".f64"), Apply::One(|a| integer!(f64, $target, a, trunc)));
         )*
     };
+}
+
+macro_rules! integer {
+    ($source:ty, $target:ty, $word:expr, $round:ident) => {{
+        let value = <$source>::take($word);
+        if value.is_nan() && size_of::<$source>().max(size_of::<$target>()) == 8 {
+            1 << (<$target>::BITS - 1)
+        } else {
+            (value.$round() as $target).put()
+        }
+    }};
 }
 
 pub(super) fn fill(table: &mut Table) {

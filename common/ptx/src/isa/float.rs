@@ -69,6 +69,20 @@ impl Operation for Divide {
     const APPLY: Sum = |a, b| a / b;
 }
 
+/// A division that takes the reciprocal of a divisor beyond 2^126 for zero, as `div.approx` does.
+#[derive(Clone, Copy)]
+struct DivideByReciprocal;
+
+impl Operation for DivideByReciprocal {
+    const APPLY: Sum = |a, b| {
+        if b.is_finite() && b.abs() > 2f32.powi(126) {
+            a * 0f32.copysign(b)
+        } else {
+            a / b
+        }
+    };
+}
+
 fn binary<O: Operation, const FTZ: bool, const SAT: bool>(a: u64, b: u64) -> u64 {
     modify_out::<FTZ, SAT>(O::APPLY(modify_in::<FTZ>(a), modify_in::<FTZ>(b)))
 }
@@ -127,11 +141,16 @@ pub(super) fn fill(table: &mut Table) {
 fn quotients(table: &mut Table) {
     table.add("div.rn.f32", Apply::Two(binary::<Divide, false, false>));
     table.add("div.rn.ftz.f32", Apply::Two(binary::<Divide, true, false>));
-    for name in ["div.approx.f32", "div.full.f32"] {
-        table.add_approximate(name, Apply::Two(binary::<Divide, false, false>));
-    }
-    for name in ["div.approx.ftz.f32", "div.full.ftz.f32"] {
-        table.add_approximate(name, Apply::Two(binary::<Divide, true, false>));
+    for (name, apply) in [
+        ("div.full.f32", binary::<Divide, false, false> as Binary),
+        ("div.full.ftz.f32", binary::<Divide, true, false>),
+        ("div.approx.f32", binary::<DivideByReciprocal, false, false>),
+        (
+            "div.approx.ftz.f32",
+            binary::<DivideByReciprocal, true, false>,
+        ),
+    ] {
+        table.add_approximate(name, Apply::Two(apply));
     }
     table.add(
         "rcp.rn.f32",

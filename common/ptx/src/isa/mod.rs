@@ -12,6 +12,7 @@ mod packed;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::instructions::Function;
 pub(crate) use compare::{Relation, comparison};
 
 /// How far a result is that of a GPU.
@@ -97,14 +98,18 @@ pub(crate) fn find(name: &str) -> Option<Pure> {
     TABLE.0.get(name).copied()
 }
 
-/// Returns the names and fidelities of the tables, sorted.
-pub(crate) fn listed() -> Vec<(&'static str, Fidelity)> {
+/// Returns the functions of the tables, sorted by name.
+pub(crate) fn listed() -> Vec<Function> {
     let mut all: Vec<_> = TABLE
         .0
         .iter()
-        .map(|(name, pure)| (name.as_str(), pure.fidelity))
+        .map(|(name, pure)| Function {
+            name,
+            operands: pure.apply.operands(),
+            fidelity: pure.fidelity,
+        })
         .collect();
-    all.sort_unstable_by_key(|(name, _)| *name);
+    all.sort_unstable_by_key(|function| function.name);
     all
 }
 

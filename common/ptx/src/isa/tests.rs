@@ -143,6 +143,38 @@ fn conversions_extend_truncate_round_and_saturate() {
 }
 
 #[test]
+fn a_narrow_result_is_extended_by_its_sign_to_its_register() {
+    assert_eq!(result("cvt.s8.s32", &[0x1ff]), u64::MAX);
+    assert_eq!(result("cvt.sat.s8.s32", &[0x8000_0000]), (-128i64) as u64);
+    assert_eq!(result("cvt.u8.s32", &[0x1ff]), 0xff);
+}
+
+#[test]
+fn saturation_is_there_where_a_value_can_be_out_of_range() {
+    assert!(find("cvt.sat.s32.u32").is_some());
+    assert!(find("cvt.sat.s64.u32").is_none());
+}
+
+#[test]
+fn a_nan_is_zero_but_where_64_bits_are_converted() {
+    let nan = single(f32::NAN);
+    assert_eq!(result("cvt.rni.s32.f32", &[nan]), 0);
+    assert_eq!(result("cvt.rzi.u64.f32", &[nan]), 1 << 63);
+    assert_eq!(result("cvt.rmi.s64.f32", &[nan]), 1 << 63);
+    assert_eq!(result("cvt.rzi.s32.f64", &[f64::NAN.to_bits()]), 1 << 31);
+    assert_eq!(result("cvt.rzi.u64.f64", &[f64::NAN.to_bits()]), 1 << 63);
+}
+
+#[test]
+fn an_approximate_quotient_by_a_huge_number_is_zero() {
+    let huge = single(1.5 * 2f32.powi(126));
+    assert_eq!(result("div.approx.f32", &[single(1e30), huge]), 0);
+    assert_ne!(result("div.full.f32", &[single(1e30), huge]), 0);
+    let infinity = single(f32::INFINITY);
+    assert_eq!(result("div.approx.f32", &[infinity, huge]), 0x7fff_ffff);
+}
+
+#[test]
 fn narrow_formats_round_to_even_and_pack_the_first_operand_above() {
     assert_eq!(result("cvt.rn.f16.f32", &[single(1.0)]), 0x3c00);
     assert_eq!(result("cvt.rn.f16.f32", &[single(2049.0)]), 0x6800);

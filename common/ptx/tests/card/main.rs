@@ -1,0 +1,200 @@
+//! What the interpreter computes, compared bit for bit with what a card computes.
+//!
+//! Where there is a GPU, each experiment runs on it; elsewhere on what one computed, which
+//! `outputs.txt` keeps. `UPDATE_CARD=1` writes that file on a GPU, and `UPDATE_CARD=folder` writes
+//! it, all raw results and a list of differences to the folder. `CARD_RESULTS=folder` takes such
+//! raw results for a GPU's.
+
+mod examples;
+mod experiment;
+mod functions;
+mod gpu;
+mod interpreter;
+mod operands;
+mod record;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use ptx::instructions::{OnACard, table};
+
+use experiment::Experiment;
+use record::{Record, Recorded};
+use verdict::Verdict;
+
+/// An experiment and what the interpreter makes of it.
+struct Interpreted {
+    experiment: Experiment,
+    results: Vec<u64>,
+}
+
+static INTERPRETED: LazyLock<Vec<Interpreted>> = LazyLock::new(|| {
+    let all = functions::experiments().into_iter();
+    all.chain(examples::experiments())
+        .map(|experiment| Interpreted {
+            results: interpreter::run(&experiment),
+            experiment,
+        })
+        .collect()
+});
+
+/// The crate's folder: cargo names it; elsewhere the current one is the repository's root.
+fn crate_folder() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| "common/ptx".into(), PathBuf::from)
+}
+
+fn data() -> PathBuf {
+    crate_folder().join("tests/card/outputs.txt")
+}
+
+/// Returns what the committed data says of each experiment, in the order of all.
+fn verdicts(record: &Record) -> Vec<Verdict> {
+    INTERPRETED
+        .iter()
+        .map(|run| match record.of(&run.experiment) {
+            Some(recorded) => verdict::of(&run.experiment, &run.results, recorded),
+            None => Verdict::NotCompared,
+        })
+        .collect()
+}
+
+/// Joins the verdicts on each row.
+fn on_a_card(record: &Record) -> OnACard {
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    for (run, verdict) in INTERPRETED.iter().zip(verdicts(record)) {
+        let Some(cell) = verdict.cell(&run.experiment) else {
+            continue;
+        };
+        seen.entry(run.experiment.row.clone())
+            .and_modify(|known| *known = format!("{known}; {cell}"))
+            .or_insert(cell);
+    }
+    OnACard {
+        card: record.card.clone(),
+        seen,
+    }
+}
+
+/// Fails unless each experiment that a record has is equal or approximate.
+fn assert_agreement(record: &Record) {
+    let mut different = Vec::new();
+    for (run, verdict) in INTERPRETED.iter().zip(verdicts(record)) {
+        let experiment = &run.experiment;
+        if !verdict.is_agreement() {
+            different.push(format!(
+                "{} {}: {verdict:?}",
+                experiment.row, experiment.part
+            ));
+        }
+    }
+    assert!(
+        different.is_empty(),
+        "{} experiments are not as on the {}:\n{}",
+        different.len(),
+        record.card,
+        different.join("\n")
+    );
+}
+
+/// Runs all experiments on a card, and writes what the environment asks for.
+fn recorded_on(card: &mut dyn record::Card) -> Record {
+    let mut record = Record::new(card.name());
+    let mut raw = Vec::new();
+    let mut differences = String::new();
+    for run in INTERPRETED.iter() {
+        match card.run(&run.experiment) {
+            Ok(results) => {
+                let recorded = Recorded::new(&run.experiment, &results);
+                differences += &verdict::differences(&run.experiment, &run.results, &results);
+                record.add(&run.experiment, recorded);
+                raw.push((&run.experiment, results));
+            }
+            Err(error) => {
+                let Experiment { row, part, .. } = &run.experiment;
+                differences += &format!("{row} {part}: {error}\n");
+            }
+        }
+    }
+    match std::env::var("UPDATE_CARD") {
+        Ok(folder) if folder != "1" => {
+            record::write_all(&PathBuf::from(folder), &record, &raw, &differences)
+        }
+        Ok(_) => std::fs::write(data(), record.to_string()).unwrap(),
+        Err(_) => {}
+    }
+    print!("{differences}");
+    record
+}
+
+/// Returns one module with every experiment's entry.
+fn all_texts() -> String {
+    let mut text = String::new();
+    for (index, run) in INTERPRETED.iter().enumerate() {
+        let entry = format!(".visible .entry experiment{index}(");
+        let own = run
+            .experiment
+            .text
+            .replace(".visible .entry experiment(", &entry);
+        let body = own.find(".visible").expect("an entry");
+        text += if index == 0 { &own } else { &own[body..] };
+    }
+    text
+}
+
+#[test]
+fn every_kernel_is_assembled_for_sm_90a() {
+    let root = crate_folder().join("../..");
+    let ptxas = root.join(".cuda/nvidia/cu13/bin/ptxas");
+    if !ptxas.exists() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "there is no ptxas: run scripts/cuda-toolkit"
+        );
+        gpu::say("no ptxas: no kernel of the card's was assembled");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("ptx-card-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("all.ptx");
+    std::fs::write(&path, all_texts()).unwrap();
+    let ran = std::process::Command::new(ptxas)
+        .args(["-arch=sm_90a", "-O0", "-o", "/dev/null"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{}: {said}", path.display());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_interpreter_computes_what_the_card_did() {
+    let record = match gpu::card() {
+        Some(mut card) => recorded_on(card.as_mut()),
+        None => {
+            let record = Record::read(&data());
+            if record.is_empty() {
+                gpu::say("no GPU, and no card's results are kept: nothing was compared");
+            }
+            record
+        }
+    };
+    assert_agreement(&record);
+}
+
+#[test]
+fn the_page_is_what_the_code_and_the_card_have() {
+    let path = crate_folder().join("INSTRUCTIONS.md");
+    let page = table(&on_a_card(&Record::read(&data())));
+    if std::env::var_os("UPDATE_INSTRUCTIONS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == page,
+        "INSTRUCTIONS.md is not what the code and the card have; write it by \
+         UPDATE_INSTRUCTIONS=1 cargo test -p ptx"
+    );
+}

@@ -1,0 +1,163 @@
+//! What the results of a card and of the interpreter have in common.
+
+use std::fmt::Write;
+
+use crate::experiment::{Experiment, Format, digest_of_words};
+use crate::record::Recorded;
+
+/// What comparing an experiment gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    NotCompared,
+    /// The kernel or its operands are no longer what the card ran.
+    Stale,
+    Equal,
+    EqualButForNan,
+    Within(u64),
+    Differs,
+}
+
+impl Verdict {
+    pub fn is_agreement(&self) -> bool {
+        !matches!(self, Self::Stale | Self::Differs)
+    }
+
+    /// Returns the page's cell.
+    pub fn cell(&self, experiment: &Experiment) -> Option<String> {
+        let sets = format!("{} operand sets", grouped(experiment.sets()));
+        let cell = match self {
+            Self::NotCompared => return None,
+            Self::Stale => "stale".to_owned(),
+            Self::Equal => format!("equal, {sets}"),
+            Self::EqualButForNan => format!("equal but for bits of NaN, {sets}"),
+            Self::Differs => format!("differs, {sets}"),
+            Self::Within(ulps) => {
+                let absolute = experiment
+                    .tolerance
+                    .and_then(|tolerance| tolerance.absolute_exponent)
+                    .map(|exponent| format!(" or 2^{exponent}"))
+                    .unwrap_or_default();
+                format!("within {} ulp{absolute}, {sets}", grouped(*ulps as usize))
+            }
+        };
+        Some(match experiment.part {
+            "" => cell,
+            part => format!("{part}: {cell}"),
+        })
+    }
+}
+
+/// Writes a number with a comma between thousands.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Compares the interpreter's results with what is recorded of a card.
+pub fn of(experiment: &Experiment, results: &[u64], recorded: &Recorded) -> Verdict {
+    if recorded.experiment != experiment.digest() {
+        return Verdict::Stale;
+    }
+    if recorded.results == digest_of_words(results) {
+        return Verdict::Equal;
+    }
+    let mine = experiment.without_payloads(results);
+    if recorded.without_payloads == digest_of_words(&mine) {
+        return Verdict::EqualButForNan;
+    }
+    match &recorded.kept {
+        Some(kept) => furthest(experiment, results, kept),
+        None => Verdict::Differs,
+    }
+}
+
+/// Returns the largest distance of FP32 results.
+fn furthest(experiment: &Experiment, results: &[u64], kept: &[u64]) -> Verdict {
+    let absolute = experiment
+        .tolerance
+        .and_then(|tolerance| tolerance.absolute_exponent)
+        .map_or(0.0, |exponent| 2f64.powi(exponent));
+    if kept.len() != results.len() {
+        return Verdict::Stale;
+    }
+    let mut most = 0;
+    for (&mine, &theirs) in results.iter().zip(kept) {
+        let [here, there] = [mine, theirs].map(|word| f32::from_bits(word as u32));
+        match (here.is_nan(), there.is_nan()) {
+            (true, true) => {}
+            (false, false) => {
+                if (f64::from(here) - f64::from(there)).abs() > absolute {
+                    most = most.max(order(here).abs_diff(order(there)));
+                }
+            }
+            _ => return Verdict::Differs,
+        }
+    }
+    Verdict::Within(most)
+}
+
+/// Returns the place of a number among all of FP32; both zeros have the same.
+fn order(value: f32) -> i64 {
+    let bits = value.to_bits();
+    let magnitude = i64::from(bits & 0x7fff_ffff);
+    if bits >> 31 == 1 {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
+
+/// Says which results differ: how many, and the first few.
+pub fn differences(experiment: &Experiment, mine: &[u64], theirs: &[u64]) -> String {
+    let width = experiment.results.len();
+    let places: Vec<usize> = (0..mine.len())
+        .filter(|&at| mine[at] != theirs[at])
+        .collect();
+    if places.is_empty() {
+        return String::new();
+    }
+    let is_beyond_nan = |&&at: &&usize| {
+        let format = experiment.results[at % width];
+        format.without_payload(mine[at]) != format.without_payload(theirs[at])
+    };
+    let beyond: Vec<&usize> = places.iter().filter(is_beyond_nan).collect();
+    let mut text = format!(
+        "{} {}: {} of {} results differ, {} of them in more than a NaN's bits\n",
+        experiment.row,
+        experiment.part,
+        places.len(),
+        mine.len(),
+        beyond.len()
+    );
+    let shown = beyond.iter().copied().take(12).chain(places.iter().take(4));
+    for &at in shown {
+        let set = at / width;
+        let operands = &experiment.operands[set * experiment.words..][..experiment.words.min(8)];
+        let _ = writeln!(
+            text,
+            "    set {set} word {}: {operands:x?} card {:x} here {:x}{}",
+            at % width,
+            theirs[at],
+            mine[at],
+            values(experiment.results[at % width], theirs[at], mine[at])
+        );
+    }
+    text
+}
+
+fn values(format: Format, theirs: u64, mine: u64) -> String {
+    match format {
+        Format::F32 => {
+            let [there, here] = [theirs, mine].map(|word| f32::from_bits(word as u32));
+            format!(" ({there:e}, {here:e})")
+        }
+        _ => String::new(),
+    }
+}
