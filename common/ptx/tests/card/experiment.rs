@@ -54,6 +54,8 @@ pub struct Tolerance {
 pub struct Experiment {
     /// The instruction's name or example on the page.
     pub row: String,
+    /// Other rows of which this is the evidence, too.
+    pub also: &'static [&'static str],
     /// What tells the experiments of one row apart.
     pub part: &'static str,
     /// A module of one entry, `experiment(from, to, sets)`.

@@ -194,6 +194,7 @@ fn experiment(function: &Function) -> Experiment {
     }
     Experiment {
         row: function.name.to_owned(),
+        also: &[],
         part: "",
         text: module("", &body, count, results),
         words: count,

@@ -14,11 +14,11 @@ mod operands;
 mod record;
 mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use ptx::instructions::{OnACard, table};
+use ptx::instructions::{OnACard, examples as rows, table};
 
 use experiment::Experiment;
 use record::{Record, Recorded};
@@ -67,9 +67,13 @@ fn on_a_card(record: &Record) -> OnACard {
         let Some(cell) = verdict.cell(&run.experiment) else {
             continue;
         };
-        seen.entry(run.experiment.row.clone())
-            .and_modify(|known| *known = format!("{known}; {cell}"))
-            .or_insert(cell);
+        let experiment = &run.experiment;
+        let also = experiment.also.iter().map(|&row| row.to_owned());
+        for row in also.chain([experiment.row.clone()]) {
+            seen.entry(row)
+                .and_modify(|known| *known = format!("{known}; {cell}"))
+                .or_insert_with(|| cell.clone());
+        }
     }
     OnACard {
         card: record.card.clone(),
@@ -141,6 +145,18 @@ fn all_texts() -> String {
         text += if index == 0 { &own } else { &own[body..] };
     }
     text
+}
+
+#[test]
+fn every_experiment_is_of_a_row_of_the_page() {
+    let names = ptx::instructions::functions().into_iter().map(|function| function.name);
+    let known: BTreeSet<&str> = rows().chain(names).collect();
+    for run in INTERPRETED.iter() {
+        let experiment = &run.experiment;
+        for row in experiment.also.iter().chain([&experiment.row.as_str()]) {
+            assert!(known.contains(row), "{row}");
+        }
+    }
 }
 
 #[test]

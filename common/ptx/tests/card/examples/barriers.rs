@@ -1,5 +1,3 @@
-//! Experiments of the instructions that are no functions of their operands alone.
-
 use crate::experiment::Experiment;
 
 pub fn experiments() -> Vec<Experiment> {

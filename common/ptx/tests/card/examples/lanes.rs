@@ -1,0 +1,5 @@
+use crate::experiment::Experiment;
+
+pub fn experiments() -> Vec<Experiment> {
+    Vec::new()
+}
