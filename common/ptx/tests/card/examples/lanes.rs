@@ -77,9 +77,19 @@ fn reductions() -> Experiment {
     Plan::new("redux.sync.max.s32 %r1, %r2, -1", all.len(), body).on(&[Holds::Integer(32)])
 }
 
+/// Counts the lanes that are elected: which one is, is open.
+fn election() -> Experiment {
+    let body = "elect.sync _|%p0, -1;\nvote.sync.ballot.b32 %r0, %p0, -1;\npopc.b32 %r1, %r0;\n"
+        .to_owned()
+        + &stores(1, 1);
+    Plan::new("elect.sync _|%p1, -1", 1, body)
+        .part("lanes elected")
+        .on(&[Holds::Predicate])
+}
+
 pub fn experiments() -> Vec<Experiment> {
     let mut all = shuffles();
     all.extend(votes());
-    all.push(reductions());
+    all.extend([reductions(), election()]);
     all
 }
