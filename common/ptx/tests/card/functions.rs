@@ -16,9 +16,9 @@ const KEPT_SETS: usize = 4 * THREADS as usize;
 
 /// A type as an instruction names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Type<'a>(&'a str);
+struct Type(&'static str);
 
-impl Type<'_> {
+impl Type {
     fn bits(self) -> u32 {
         match self.0 {
             "pred" => 1,
@@ -41,6 +41,8 @@ impl Type<'_> {
             "f32" => Holds::F32,
             "f64" => Holds::F64,
             "angle" => Holds::Angle,
+            "exponent" => Holds::Exponent,
+            "ordinary" => Holds::Ordinary,
             _ => Holds::Integer(self.bits()),
         }
     }
@@ -97,9 +99,9 @@ impl Type<'_> {
 }
 
 /// The types of a function's result and operands.
-struct Signature<'a> {
-    to: Type<'a>,
-    from: Vec<Type<'a>>,
+struct Signature {
+    to: Type,
+    from: Vec<Type>,
 }
 
 fn doubled(name: &str) -> &'static str {
@@ -111,11 +113,8 @@ fn doubled(name: &str) -> &'static str {
     }
 }
 
-impl<'a> Signature<'a> {
-    fn of(function: &Function) -> Self
-    where
-        'a: 'static,
-    {
+impl Signature {
+    fn of(function: &Function) -> Self {
         let parts: Vec<&'static str> = function.name.split('.').collect();
         let last = parts[parts.len() - 1];
         let before = parts[parts.len() - 2];
@@ -131,7 +130,11 @@ impl<'a> Signature<'a> {
             "bfi" => (last, vec![last, last, "place", "place"]),
             "popc" | "clz" | "bfind" => ("u32", vec![last]),
             "sin" | "cos" => (last, vec!["angle"]),
+            "ex2" => (last, vec!["exponent"]),
             "lop3" => (last, vec![last; 3]),
+            _ if function.fidelity == Fidelity::Approximate => {
+                (last, vec!["ordinary"; function.operands])
+            }
             _ => (last, vec![last; function.operands]),
         };
         Self {

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use cudarc::driver::{CudaContext, CudaStream, DriverError, LaunchConfig, PushKernelArg, sys};
+use cudarc::driver::{CudaContext, CudaModule, DriverError, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
 use nvml_wrapper::Nvml;
 
@@ -33,11 +34,28 @@ pub fn card() -> Option<Box<dyn Card>> {
         say("this GPU is no sm_90a: the results that are kept were compared");
         return None;
     }
-    Some(Box::new(Gpu { context }))
+    Some(Box::new(Gpu {
+        context,
+        stopped_by: None,
+    }))
 }
+
+/// The time after which a kernel is taken for one that never ends.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Gpu {
     context: Arc<CudaContext>,
+    /// The experiment that stopped the GPU.
+    stopped_by: Option<String>,
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        if self.stopped_by.is_some() {
+            // Releasing the context would wait for a kernel that never ends.
+            std::mem::forget(Arc::clone(&self.context));
+        }
+    }
 }
 
 impl Card for Gpu {
@@ -50,14 +68,41 @@ impl Card for Gpu {
     }
 
     fn run(&mut self, experiment: &Experiment) -> Result<Vec<u64>, String> {
-        launched(&self.context, experiment).map_err(|error| error.to_string())
+        if let Some(culprit) = &self.stopped_by {
+            return Err(format!("not run: {culprit} stopped the GPU"));
+        }
+        let module = self
+            .context
+            .load_module(Ptx::from_src(&experiment.text))
+            .map_err(|error| format!("the driver does not take the kernel: {error}"))?;
+        let ran = launched(&self.context, &module, experiment);
+        match ran {
+            Ok(Some(results)) => Ok(results),
+            Ok(None) => {
+                self.stopped_by = Some(experiment.row.clone());
+                std::mem::forget(module);
+                Err(format!("it did not end within {} s", PATIENCE.as_secs()))
+            }
+            Err(error) => {
+                self.stopped_by = Some(experiment.row.clone());
+                std::mem::forget(module);
+                Err(error.to_string())
+            }
+        }
     }
 }
 
-fn launched(context: &Arc<CudaContext>, experiment: &Experiment) -> Result<Vec<u64>, DriverError> {
-    let module = context.load_module(Ptx::from_src(&experiment.text))?;
+/// The results of a kernel that ended.
+type Ended = Option<Vec<u64>>;
+
+/// Runs a kernel; `None` if it does not end.
+fn launched(
+    context: &Arc<CudaContext>,
+    module: &Arc<CudaModule>,
+    experiment: &Experiment,
+) -> Result<Ended, DriverError> {
     let function = module.load_function("experiment")?;
-    let stream: Arc<CudaStream> = context.default_stream();
+    let stream = context.default_stream();
     let sets = experiment.sets();
     let operands = stream.clone_htod(&experiment.operands)?;
     let mut results = stream.alloc_zeros::<u64>(sets * experiment.results.len())?;
@@ -71,6 +116,14 @@ fn launched(context: &Arc<CudaContext>, experiment: &Experiment) -> Result<Vec<u
     };
     // SAFETY: the entry takes these, and stays in its sets and results.
     unsafe { launch.launch(config) }?;
-    stream.synchronize()?;
-    stream.clone_dtoh(&results)
+    let end = stream.record_event(None)?;
+    let start = Instant::now();
+    while !end.try_is_complete()? {
+        if start.elapsed() > PATIENCE {
+            std::mem::forget((operands, results));
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    stream.clone_dtoh(&results).map(Some)
 }

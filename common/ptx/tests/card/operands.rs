@@ -31,9 +31,14 @@ impl Draw {
         words[self.below(words.len() as u64) as usize]
     }
 
+    /// Returns a number from -1 to 1.
+    fn fraction(&mut self) -> f64 {
+        (self.word() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+
     /// Returns a number of either sign between 2^-20 and 2^20, or between -8 and 8.
     pub fn moderate(&mut self) -> f64 {
-        let fraction = (self.word() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        let fraction = self.fraction();
         if self.below(2) == 0 {
             return 8.0 * fraction;
         }
@@ -57,8 +62,12 @@ pub enum Holds {
     Bf16x2,
     F32,
     F64,
+    /// Values of FP32 for a function that is approximate: most are moderate.
+    Ordinary,
     /// An angle, as a value of FP32.
     Angle,
+    /// An exponent of 2, as a value of FP32.
+    Exponent,
 }
 
 const F32: [u32; 30] = [
@@ -166,32 +175,39 @@ impl Holds {
             Self::F16x2 => Self::F16.draw(draw) & 0xffff | Self::F16.draw(draw) << 16,
             Self::Bf16x2 => Self::Bf16.draw(draw) & 0xffff | Self::Bf16.draw(draw) << 16,
             Self::F32 => match draw.below(3) {
-                0 => F32[draw.below(F32.len() as u64) as usize].into(),
+                0 => single_special(draw),
                 1 => draw.word(),
-                _ => (draw.moderate() as f32).to_bits().into(),
+                _ => single_bits(draw.moderate()),
             },
             Self::F64 => match draw.below(3) {
                 0 => draw.one_of(&F64),
                 1 => draw.word(),
                 _ => draw.moderate().to_bits(),
             },
+            Self::Ordinary => match draw.below(8) {
+                0 => single_special(draw),
+                1 => draw.word(),
+                _ => single_bits(draw.moderate()),
+            },
             Self::Angle => match draw.below(8) {
-                0 => F32[draw.below(17) as usize].into(),
-                _ => (4.0 * std::f64::consts::PI * draw.moderate().clamp(-8.0, 8.0) as f64 / 8.0)
-                    .to_f32_bits(),
+                0 => single_special(draw),
+                _ => single_bits(std::f64::consts::TAU * draw.fraction()),
+            },
+            Self::Exponent => match draw.below(8) {
+                0 => single_special(draw),
+                1..4 => single_bits(4.0 * draw.fraction()),
+                _ => single_bits(152.0 * draw.fraction()),
             },
         }
     }
 }
 
-trait ToF32Bits {
-    fn to_f32_bits(self) -> u64;
+fn single_special(draw: &mut Draw) -> u64 {
+    F32[draw.below(F32.len() as u64) as usize].into()
 }
 
-impl ToF32Bits for f64 {
-    fn to_f32_bits(self) -> u64 {
-        (self as f32).to_bits().into()
-    }
+fn single_bits(value: f64) -> u64 {
+    (value as f32).to_bits().into()
 }
 
 fn integer(bits: u32, draw: &mut Draw) -> u64 {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::experiment::{Experiment, digest_of_words};
 
@@ -124,18 +124,25 @@ impl fmt::Display for Record {
     }
 }
 
-/// An experiment and its results on a card.
-pub type Raw<'a> = (&'a Experiment, Vec<u64>);
+/// An experiment, by its digest, and its results on a card.
+pub struct Raw {
+    pub experiment: String,
+    pub results: Vec<u64>,
+}
 
 /// Writes the record, all raw results and the list of differences.
-pub fn write_all(folder: &Path, record: &Record, raw: &[Raw<'_>], differences: &str) {
+pub fn write_all(folder: &Path, record: &Record, raw: &[Raw], differences: &str) {
     std::fs::create_dir_all(folder).unwrap();
     std::fs::write(folder.join("outputs.txt"), record.to_string()).unwrap();
     std::fs::write(folder.join("differences.txt"), differences).unwrap();
     std::fs::write(folder.join("card.txt"), &record.card).unwrap();
     let mut all = Vec::new();
-    for (experiment, results) in raw {
-        all.extend(experiment.digest().bytes());
+    for Raw {
+        experiment,
+        results,
+    } in raw
+    {
+        all.extend(experiment.bytes());
         all.extend((results.len() as u64).to_le_bytes());
         all.extend(results.iter().flat_map(|word| word.to_le_bytes()));
     }
@@ -150,7 +157,7 @@ pub struct Replay {
 
 impl Replay {
     /// Reads the folder that `UPDATE_CARD=folder` wrote.
-    pub fn open(folder: &PathBuf) -> Self {
+    pub fn open(folder: &Path) -> Self {
         let bytes = std::fs::read(folder.join("results.bin")).unwrap();
         let mut all = HashMap::new();
         let mut rest = bytes.as_slice();

@@ -161,3 +161,88 @@ fn values(format: Format, theirs: u64, mine: u64) -> String {
         _ => String::new(),
     }
 }
+
+/// Returns the experiment of a row, and results of the interpreter.
+fn known(row: &str) -> &'static crate::Interpreted {
+    let mut all = crate::INTERPRETED.iter();
+    all.find(|run| run.experiment.row == row).expect(row)
+}
+
+/// Compares a row's results with those of a card that differs in one word.
+fn with_one_word(row: &str, place: usize, edit: fn(u64) -> u64) -> Verdict {
+    let run = known(row);
+    let mut theirs = run.results.clone();
+    theirs[place] = edit(theirs[place]);
+    of(
+        &run.experiment,
+        &run.results,
+        &Recorded::new(&run.experiment, &theirs),
+    )
+}
+
+/// Returns the place of a result that satisfies a condition.
+fn place_of(row: &str, condition: fn(f32) -> bool) -> usize {
+    let mut results = known(row).results.iter();
+    let found = results.position(|&word| condition(f32::from_bits(word as u32)));
+    found.expect("such a result")
+}
+
+#[test]
+fn equal_results_are_equal() {
+    assert_eq!(with_one_word("add.f32", 0, |word| word), Verdict::Equal);
+}
+
+#[test]
+fn a_flipped_bit_of_an_exact_result_differs() {
+    let place = place_of("add.f32", f32::is_normal);
+    let verdict = with_one_word("add.f32", place, |word| word ^ 1);
+    assert_eq!(verdict, Verdict::Differs);
+    assert!(!verdict.is_agreement());
+}
+
+#[test]
+fn another_nan_is_equal_but_for_its_bits() {
+    let place = place_of("add.f32", f32::is_nan);
+    let verdict = with_one_word("add.f32", place, |_| 0xffc0_0000);
+    assert_eq!(verdict, Verdict::EqualButForNan);
+}
+
+#[test]
+fn an_approximate_result_is_as_many_ulps_away() {
+    let row = "rcp.approx.ftz.f32";
+    let place = place_of(row, f32::is_normal);
+    assert_eq!(
+        with_one_word(row, place, |word| word + 3),
+        Verdict::Within(3)
+    );
+}
+
+#[test]
+fn a_small_difference_of_a_sine_does_not_count_in_ulps() {
+    let row = "sin.approx.f32";
+    let place = place_of(row, |value| value.abs() == 0.0);
+    let tiny = |_| 1e-9f32.to_bits().into();
+    assert_eq!(with_one_word(row, place, tiny), Verdict::Within(0));
+}
+
+#[test]
+fn a_number_in_place_of_a_nan_differs() {
+    let row = "lg2.approx.f32";
+    let place = place_of(row, f32::is_nan);
+    assert_eq!(with_one_word(row, place, |_| 0), Verdict::Differs);
+}
+
+#[test]
+fn results_of_another_kernel_are_stale() {
+    let run = known("add.f32");
+    let mut other = run.experiment.clone();
+    other.text += "// another\n";
+    let recorded = Recorded::new(&other, &run.results);
+    assert_eq!(of(&run.experiment, &run.results, &recorded), Verdict::Stale);
+}
+
+#[test]
+fn numbers_have_commas() {
+    assert_eq!(grouped(512), "512");
+    assert_eq!(grouped(65_536), "65,536");
+}

@@ -40,10 +40,14 @@ fn groups() -> Experiment {
         + "cp.async.cg.shared.global.L2::128B [%r60], [%from], 16;\ncp.async.commit_group;\n\
            cp.async.commit_group;\ncp.async.wait_group 1;\n"
         + &landed();
-    Plan::new("cp.async.cg.shared.global.L2::128B [%r1], [%rd1], 16", 4, body)
-        .also(&["cp.async.commit_group", "cp.async.wait_group 1"])
-        .variables(PLACES)
-        .on(&[Holds::Integer(64); 2])
+    Plan::new(
+        "cp.async.cg.shared.global.L2::128B [%r1], [%rd1], 16",
+        4,
+        body,
+    )
+    .also(&["cp.async.commit_group", "cp.async.wait_group 1"])
+    .variables(PLACES)
+    .on(&[Holds::Integer(64); 2])
 }
 
 /// Copies that arrive at an mbarrier.

@@ -82,12 +82,16 @@ struct Elements {
 }
 
 fn small_f16(draw: &mut Draw) -> u64 {
-    let small = [0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x8000, 0xbc00, 0xc000, 0xc200];
+    let small = [
+        0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x8000, 0xbc00, 0xc000, 0xc200,
+    ];
     small[draw.below(9) as usize] | small[draw.below(9) as usize] << 16
 }
 
 fn small_bf16(draw: &mut Draw) -> u64 {
-    let small = [0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x8000, 0xbf80, 0xc000, 0xc040];
+    let small = [
+        0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x8000, 0xbf80, 0xc000, 0xc040,
+    ];
     small[draw.below(9) as usize] | small[draw.below(9) as usize] << 16
 }
 
@@ -227,7 +231,11 @@ fn fragments(shape: &Shape) -> Experiment {
     let mut body = PLACE.to_owned() + &loads(a + b) + "shl.b32 %r63, %r61, 2;\n";
     body += "add.u32 %r63, %r60, %r63;\n";
     for word in 0..a + b {
-        let offset = if word < a { 128 * word } else { 1024 + 128 * (word - a) };
+        let offset = if word < a {
+            128 * word
+        } else {
+            1024 + 128 * (word - a)
+        };
         let _ = writeln!(body, "st.shared.b32 [%r63+{offset}], %r{word};");
     }
     let _ = writeln!(

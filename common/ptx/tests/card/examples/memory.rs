@@ -128,7 +128,11 @@ const SUMS: [Update; 6] = [
 ];
 
 const EXTREMES: [Update; 12] = [
-    update("relaxed.gpu.global.max.s32", Holds::Integer(32), Format::Bits),
+    update(
+        "relaxed.gpu.global.max.s32",
+        Holds::Integer(32),
+        Format::Bits,
+    ),
     update("global.min.s32", Holds::Integer(32), Format::Bits),
     update("global.max.u32", Holds::Integer(32), Format::Bits),
     update("global.min.u32", Holds::Integer(32), Format::Bits),
@@ -244,22 +248,28 @@ fn addresses() -> [Experiment; 3] {
         + &stores(0, 1);
     let spaces = PLACE.to_owned()
         + "cvt.u64.u32 %d0, %r60;\ncvta.shared.u64 %d1, %d0;\ncvta.global.u64 %d2, %from;\n\
-           isspacep.shared %p0, %d1;\nisspacep.shared %p1, %d2;\n\
-           selp.b32 %r0, 1, 0, %p0;\nselp.b32 %r1, 1, 0, %p1;\n"
-        + &stores(0, 2);
+           ld.global.b32 %r0, [%from];\nsetp.ne.b32 %p2, %r0, 0;\nselp.b64 %d3, %d1, %d2, %p2;\n\
+           isspacep.shared %p0, %d3;\nselp.b32 %r1, 1, 0, %p0;\n"
+        + &stores(1, 1);
     [
         Plan::new("cvta.to.shared.u64 %rd1, %rd2", 2, shared)
             .variables(PLACES)
             .on(&[Holds::Integer(32)]),
         Plan::new("cvta.global.u64 %rd1, %rd2", 2, global).on(&[Holds::Integer(32)]),
-        Plan::new("isspacep.shared %p1, %rd1", 2, spaces)
+        Plan::new("isspacep.shared %p1, %rd1", 1, spaces)
             .variables(PLACES)
-            .on(&[Holds::Integer(32)]),
+            .on(&[Holds::Predicate]),
     ]
 }
 
 pub fn experiments() -> Vec<Experiment> {
-    let mut all = vec![vectors(), widths(), narrow_stores(), shared_pairs(), swaps()];
+    let mut all = vec![
+        vectors(),
+        widths(),
+        narrow_stores(),
+        shared_pairs(),
+        swaps(),
+    ];
     all.extend(private());
     all.extend(strong());
     all.extend(atomics());

@@ -84,7 +84,9 @@ fn with_elements(plan: Plan, operands: Operands, element: fn(&mut Draw) -> u64) 
 }
 
 fn small_bf16(draw: &mut Draw) -> u64 {
-    let small = [0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x8000, 0xbf80, 0xc000, 0xc040];
+    let small = [
+        0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x8000, 0xbf80, 0xc000, 0xc040,
+    ];
     small[draw.below(9) as usize] | small[draw.below(9) as usize] << 16
 }
 
