@@ -137,6 +137,7 @@ pub fn experiments() -> Vec<Experiment> {
         barriers::experiments(),
         copies::experiments(),
         products::experiments(),
+        vec![barriers::asynchronous_store()],
     ]
     .concat()
 }
