@@ -244,7 +244,16 @@ pub struct OnACard {
     /// The card's name and driver; empty if nothing was compared.
     pub card: String,
     /// What was seen of an instruction, by its name or example.
-    pub seen: BTreeMap<String, String>,
+    pub seen: BTreeMap<String, Seen>,
+}
+
+/// What was seen of an instruction on a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The page's cell.
+    pub cell: String,
+    /// Whether all results were equal, bit for bit.
+    pub is_equal: bool,
 }
 
 impl OnACard {
@@ -256,16 +265,17 @@ impl OnACard {
         if compared == 0 {
             return format!("{counted}.");
         }
-        let equal = self
-            .seen
-            .values()
-            .filter(|cell| cell.starts_with("equal"))
-            .count();
-        format!("{counted} ({}). Of these, {equal} are equal.", self.card)
+        let equal = self.seen.values().filter(|seen| seen.is_equal).count();
+        format!(
+            "{counted} ({}). Of these, {equal} are equal bit for bit.",
+            self.card
+        )
     }
 
     fn cell(&self, name: &str) -> &str {
-        self.seen.get(name).map_or("specification", String::as_str)
+        self.seen
+            .get(name)
+            .map_or("specification", |seen| seen.cell.as_str())
     }
 }
 

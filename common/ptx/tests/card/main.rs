@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use ptx::instructions::{OnACard, examples as rows, table};
+use ptx::instructions::{OnACard, Seen, examples as rows, table};
 
 use experiment::Experiment;
 use record::{Record, Recorded};
@@ -62,17 +62,24 @@ fn verdicts(record: &Record) -> Vec<Verdict> {
 
 /// Joins the verdicts on each row.
 fn on_a_card(record: &Record) -> OnACard {
-    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
     for (run, verdict) in INTERPRETED.iter().zip(verdicts(record)) {
         let Some(cell) = verdict.cell(&run.experiment) else {
             continue;
         };
+        let is_equal = verdict == Verdict::Equal;
         let experiment = &run.experiment;
         let also = experiment.also.iter().map(|&row| row.to_owned());
         for row in also.chain([experiment.row.clone()]) {
             seen.entry(row)
-                .and_modify(|known| *known = format!("{known}; {cell}"))
-                .or_insert_with(|| cell.clone());
+                .and_modify(|known| {
+                    known.cell = format!("{}; {cell}", known.cell);
+                    known.is_equal &= is_equal;
+                })
+                .or_insert_with(|| Seen {
+                    cell: cell.clone(),
+                    is_equal,
+                });
         }
     }
     OnACard {
@@ -224,6 +231,10 @@ fn the_interpreter_computes_what_the_card_did() {
     let record = match gpu::card() {
         Some(mut card) => recorded_on(card.as_mut()),
         None => {
+            assert!(
+                std::env::var_os("UPDATE_CARD").is_none(),
+                "UPDATE_CARD is set, and there is no GPU of compute capability 9.0"
+            );
             let record = Record::read(&data());
             if record.is_empty() {
                 gpu::say("no GPU, and no card's results are kept: nothing was compared");
@@ -294,4 +305,29 @@ fn a_record_is_read_as_it_was_written() {
     assert_eq!(read.to_string(), run.record.to_string());
     assert_eq!(replayed.record.to_string(), read.to_string());
     assert!(verdicts(&read).iter().all(|one| *one == Verdict::Equal));
+}
+
+#[test]
+fn the_page_counts_what_was_compared() {
+    let mut record = run_all(&mut Twin).record;
+    let page = table(&on_a_card(&record));
+    let all_equal = "instructions (Twin, driver 1). Of these, ";
+    assert!(page.contains(all_equal), "{page}");
+    assert!(page.contains("| `add.f32` | exact | equal, 2,048 operand sets |"));
+    assert!(page.contains("| `trap` | control flow | specification |"));
+    let known = on_a_card(&record);
+    let sum = INTERPRETED
+        .iter()
+        .find(|run| run.experiment.row == "add.u32");
+    let Interpreted {
+        experiment,
+        results,
+    } = sum.expect("a sum");
+    let mut theirs = results.clone();
+    theirs[0] ^= 1;
+    record.add(experiment, Recorded::new(experiment, &theirs));
+    let one_less = on_a_card(&record);
+    assert_eq!(known.seen.len(), one_less.seen.len());
+    assert!(known.seen["add.u32"].is_equal && !one_less.seen["add.u32"].is_equal);
+    assert!(one_less.seen["add.u32"].cell.starts_with("differs"));
 }
