@@ -65,10 +65,17 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns the function of the tables. Subnormal numbers of FP32 become zero in global memory,
-    /// and stay in shared memory.
+    /// and stay in shared memory; a NaN of FP64 is treated in another way there, too.
     fn function(&self, element: &str) -> Option<isa::Binary> {
-        let flushes = element == "f32" && self.space != Space::Shared;
-        let flush = if flushes { ".ftz" } else { "" };
+        let is_shared = self.space == Space::Shared;
+        if (self.operation, element, is_shared) == ("add", "f64", false) {
+            return Some(isa::sum_in_global_memory);
+        }
+        let flush = if element == "f32" && !is_shared {
+            ".ftz"
+        } else {
+            ""
+        };
         let pure = isa::find(&format!("{}{flush}.{element}", self.operation))?;
         match pure.apply {
             Apply::Two(function) => Some(function),

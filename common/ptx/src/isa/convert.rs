@@ -1,5 +1,6 @@
 //! `cvt`, by the names of both types.
 
+use super::float::canonical;
 use super::half::{from_bf16, from_e4m3, from_e5m2, from_f16, to_bf16, to_e4m3, to_f16};
 use super::{Apply, Table, Word};
 
@@ -71,7 +72,7 @@ pub(super) fn fill(table: &mut Table) {
 }
 
 fn between_floats(table: &mut Table) {
-    table.add("cvt.f32.f16", Apply::One(|a| from_f16(a as u16).put()));
+    table.add("cvt.f32.f16", Apply::One(|a| canonical(from_f16(a as u16))));
     table.add("cvt.f32.bf16", Apply::One(|a| from_bf16(a as u16).put()));
     table.add(
         "cvt.rn.f16.f32",
@@ -88,17 +89,20 @@ fn between_floats(table: &mut Table) {
     );
     table.add(
         "cvt.rni.f32.f32",
-        Apply::One(|a| f32::take(a).round_ties_even().put()),
+        Apply::One(|a| canonical(f32::take(a).round_ties_even())),
     );
     table.add(
         "cvt.rzi.f32.f32",
-        Apply::One(|a| f32::take(a).trunc().put()),
+        Apply::One(|a| canonical(f32::take(a).trunc())),
     );
     table.add(
         "cvt.rmi.f32.f32",
-        Apply::One(|a| f32::take(a).floor().put()),
+        Apply::One(|a| canonical(f32::take(a).floor())),
     );
-    table.add("cvt.rpi.f32.f32", Apply::One(|a| f32::take(a).ceil().put()));
+    table.add(
+        "cvt.rpi.f32.f32",
+        Apply::One(|a| canonical(f32::take(a).ceil())),
+    );
 }
 
 /// Packs two codes of 16 bits, the first operand in the upper half.

@@ -1,6 +1,7 @@
 //! Floating-point arithmetic. Names say rounding, flushing and saturation; every variant that is
 //! listed rounds to the nearest, ties to even.
 
+use super::odd::fused_to_odd;
 use super::{Apply, Binary, Table, Word};
 
 /// Replaces a subnormal by a zero of its sign.
@@ -29,13 +30,19 @@ fn modify_out<const FTZ: bool, const SAT: bool>(result: f32) -> u64 {
             value.clamp(0.0, 1.0) + 0.0
         };
     }
+    canonical(value)
+}
+
+const CANONICAL_NAN: u64 = 0x7fff_ffff;
+
+/// Returns a result of FP32, of which each NaN is the same.
+#[inline]
+pub(super) fn canonical(value: f32) -> u64 {
     if value.is_nan() {
         return CANONICAL_NAN;
     }
     value.put()
 }
-
-const CANONICAL_NAN: u64 = 0x7fff_ffff;
 
 type Sum = fn(f32, f32) -> f32;
 
@@ -51,6 +58,12 @@ struct Divide;
 /// An operation on two values.
 trait Operation {
     const APPLY: Sum;
+
+    /// Returns whether a result is flushed though it is the smallest normal number.
+    #[inline]
+    fn is_flushed(_: f32, _: f32) -> bool {
+        false
+    }
 }
 
 impl Operation for Add {
@@ -63,6 +76,19 @@ impl Operation for Subtract {
 
 impl Operation for Multiply {
     const APPLY: Sum = |a, b| a * b;
+
+    #[inline]
+    fn is_flushed(a: f32, b: f32) -> bool {
+        rounds_below_normal(f64::from(a) * f64::from(b))
+    }
+}
+
+/// Returns whether a number, rounded to 24 bits, is nearer to zero than all normal ones of FP32. That
+/// is what Hopper flushes: a number that FP32 rounds up to the smallest normal one may be below it.
+#[inline]
+fn rounds_below_normal(exact: f64) -> bool {
+    let tie = f64::from(f32::MIN_POSITIVE) * (1.0 - f64::from(f32::EPSILON) / 4.0);
+    exact.abs() < tie
 }
 
 impl Operation for Divide {
@@ -84,12 +110,22 @@ impl Operation for DivideByReciprocal {
 }
 
 fn binary<O: Operation, const FTZ: bool, const SAT: bool>(a: u64, b: u64) -> u64 {
-    modify_out::<FTZ, SAT>(O::APPLY(modify_in::<FTZ>(a), modify_in::<FTZ>(b)))
+    let [x, y] = [a, b].map(modify_in::<FTZ>);
+    let mut result = O::APPLY(x, y);
+    if FTZ && O::is_flushed(x, y) {
+        result = 0f32.copysign(result);
+    }
+    modify_out::<FTZ, SAT>(result)
 }
 
 fn fused<const FTZ: bool, const SAT: bool>(a: u64, b: u64, c: u64) -> u64 {
     let [x, y, z] = [a, b, c].map(modify_in::<FTZ>);
-    modify_out::<FTZ, SAT>(x.mul_add(y, z))
+    let mut result = x.mul_add(y, z);
+    let is_smallest = result.abs() == f32::MIN_POSITIVE;
+    if FTZ && is_smallest && rounds_below_normal(fused_to_odd(x, y, z)) {
+        result = 0f32.copysign(result);
+    }
+    modify_out::<FTZ, SAT>(result)
 }
 
 fn add_binary<O: Operation>(table: &mut Table, name: &str) {
@@ -167,15 +203,15 @@ fn quotients(table: &mut Table) {
 }
 
 fn signs(table: &mut Table) {
+    table.add("neg.f32", Apply::One(|a| canonical(-f32::take(a))));
+    table.add("abs.f32", Apply::One(|a| canonical(f32::take(a).abs())));
     table.add(
-        "neg.f32",
-        Apply::One(|a| (a ^ 0x8000_0000) & u64::from(u32::MAX)),
+        "neg.ftz.f32",
+        Apply::One(|a| canonical(-modify_in::<true>(a))),
     );
-    table.add("abs.f32", Apply::One(|a| a & 0x7fff_ffff));
-    table.add("neg.ftz.f32", Apply::One(|a| (-modify_in::<true>(a)).put()));
     table.add(
         "abs.ftz.f32",
-        Apply::One(|a| modify_in::<true>(a).abs().put()),
+        Apply::One(|a| canonical(modify_in::<true>(a).abs())),
     );
     table.add(
         "copysign.f32",
@@ -311,29 +347,81 @@ fn reciprocal_root(value: f32) -> f32 {
     f64::from(value).sqrt().recip() as f32
 }
 
+/// The bit that makes a NaN of FP64 a quiet one.
+const QUIET: u64 = 1 << 51;
+
+/// Returns a result of FP64. The specification leaves open which NaN arithmetic yields; Hopper yields
+/// the first one among the operands, in an order that depends on the operation, and makes it quiet.
+#[inline]
+fn double(result: f64, operands: &[f64]) -> u64 {
+    if !result.is_nan() {
+        return result.put();
+    }
+    match operands.iter().find(|operand| operand.is_nan()) {
+        Some(nan) => nan.put() | QUIET,
+        None => INVALID,
+    }
+}
+
+/// The NaN that an operation on numbers yields.
+const INVALID: u64 = 0xfff8_0000_0000_0000;
+
+/// Adds to a number of FP64 in global memory, where a NaN keeps all of its bits.
+pub(crate) fn sum_in_global_memory(old: u64, value: u64) -> u64 {
+    match [value, old]
+        .into_iter()
+        .find(|&word| f64::take(word).is_nan())
+    {
+        Some(nan) => nan,
+        None => double(f64::take(old) + f64::take(value), &[]),
+    }
+}
+
 fn doubles(table: &mut Table) {
     for rounding in ["", ".rn"] {
-        table.add(
-            format!("add{rounding}.f64"),
-            Apply::Two(|a, b| (f64::take(a) + f64::take(b)).put()),
-        );
-        table.add(
-            format!("sub{rounding}.f64"),
-            Apply::Two(|a, b| (f64::take(a) - f64::take(b)).put()),
-        );
-        table.add(
-            format!("mul{rounding}.f64"),
-            Apply::Two(|a, b| (f64::take(a) * f64::take(b)).put()),
-        );
+        let forms: [(&str, Binary); 3] = [
+            ("add", |a, b| {
+                let [x, y] = [a, b].map(f64::take);
+                double(x + y, &[y, x])
+            }),
+            ("sub", |a, b| {
+                let [x, y] = [a, b].map(f64::take);
+                double(x - y, &[y, x])
+            }),
+            ("mul", |a, b| {
+                let [x, y] = [a, b].map(f64::take);
+                double(x * y, &[y, x])
+            }),
+        ];
+        for (name, apply) in forms {
+            table.add(format!("{name}{rounding}.f64"), Apply::Two(apply));
+        }
     }
     table.add(
         "div.rn.f64",
-        Apply::Two(|a, b| (f64::take(a) / f64::take(b)).put()),
+        Apply::Two(|a, b| {
+            let [x, y] = [a, b].map(f64::take);
+            double(x / y, &[x, y])
+        }),
     );
     table.add(
         "fma.rn.f64",
-        Apply::Three(|a, b, c| f64::take(a).mul_add(f64::take(b), f64::take(c)).put()),
+        Apply::Three(|a, b, c| {
+            let [x, y, z] = [a, b, c].map(f64::take);
+            double(x.mul_add(y, z), &[y, z, x])
+        }),
     );
-    table.add("neg.f64", Apply::One(|a| a ^ 1 << 63));
-    table.add("abs.f64", Apply::One(|a| a & !(1 << 63)));
+    table.add("neg.f64", Apply::One(|a| sign_of_double(a, a ^ SIGN)));
+    table.add("abs.f64", Apply::One(|a| sign_of_double(a, a & !SIGN)));
+}
+
+const SIGN: u64 = 1 << 63;
+
+/// Returns a number with another sign; a NaN keeps its own.
+fn sign_of_double(word: u64, changed: u64) -> u64 {
+    if f64::take(word).is_nan() {
+        word | QUIET
+    } else {
+        changed
+    }
 }

@@ -85,7 +85,8 @@ fn products(table: &mut Table) {
     wide_product!(table, "s32", i32, i64);
 }
 
-/// A division by zero yields all ones, as the specification leaves open.
+/// A division by zero yields all ones, and so does its remainder: the specification leaves both open,
+/// and Hopper does this.
 fn quotients(table: &mut Table) {
     two!(table, "div", ["u16" u16, "u32" u32, "u64" u64], |a, b| a.checked_div(b).unwrap_or(!0));
     two!(table, "div", ["s16" i16, "s32" i32, "s64" i64], |a, b| if b == 0 {
@@ -93,9 +94,9 @@ fn quotients(table: &mut Table) {
     } else {
         a.wrapping_div(b)
     });
-    two!(table, "rem", ["u16" u16, "u32" u32, "u64" u64], |a, b| a.checked_rem(b).unwrap_or(a));
+    two!(table, "rem", ["u16" u16, "u32" u32, "u64" u64], |a, b| a.checked_rem(b).unwrap_or(!0));
     two!(table, "rem", ["s16" i16, "s32" i32, "s64" i64], |a, b| if b == 0 {
-        a
+        -1
     } else {
         a.wrapping_rem(b)
     });

@@ -7,6 +7,7 @@ mod convert;
 mod float;
 pub(crate) mod half;
 mod integer;
+mod odd;
 mod packed;
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use std::sync::LazyLock;
 
 use crate::instructions::Function;
 pub(crate) use compare::{Relation, comparison};
+pub(crate) use float::sum_in_global_memory;
 
 /// How far a result is that of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! Arithmetic on values of 16 bits, alone and in pairs. Sums and products of such values are exact
-//! in FP64, so that a result is rounded once.
+//! Arithmetic on values of 16 bits, alone and in pairs. What FP64 does not hold exactly is rounded to
+//! odd on the way, so that a result is rounded once.
 
 use super::float::lies_above;
 use super::half::{from_bf16, from_f16, to_bf16, to_f16};
+use super::odd::{fused_to_odd, sum_to_odd, to_odd};
 use super::{Apply, Table};
 
 /// A format of 16 bits.
@@ -34,29 +35,19 @@ impl Narrow for Bf16 {
     }
 }
 
-/// Rounds to an odd FP32, from which a second rounding to a narrower format is exact.
-fn to_odd(value: f64) -> f32 {
-    let near = value as f32;
-    let back = f64::from(near);
-    if back == value || value.is_nan() || near.is_infinite() || near.to_bits() & 1 == 1 {
-        return near;
-    }
-    let is_toward_zero = back.abs() < value.abs();
-    let bits = near.to_bits();
-    f32::from_bits(if is_toward_zero { bits + 1 } else { bits - 1 })
-}
-
 fn fused<N: Narrow>(a: u16, b: u16, c: u16) -> u16 {
-    let [x, y, z] = [a, b, c].map(|code| f64::from(N::value(code)));
-    N::code(to_odd(x.mul_add(y, z)))
+    let [x, y, z] = [a, b, c].map(N::value);
+    N::code(to_odd(fused_to_odd(x, y, z)))
 }
 
 fn sum<N: Narrow>(a: u16, b: u16) -> u16 {
-    N::code(to_odd(f64::from(N::value(a)) + f64::from(N::value(b))))
+    let [x, y] = [a, b].map(|code| f64::from(N::value(code)));
+    N::code(to_odd(sum_to_odd(x, y)))
 }
 
 fn difference<N: Narrow>(a: u16, b: u16) -> u16 {
-    N::code(to_odd(f64::from(N::value(a)) - f64::from(N::value(b))))
+    let [x, y] = [a, b].map(|code| f64::from(N::value(code)));
+    N::code(to_odd(sum_to_odd(x, -y)))
 }
 
 fn product<N: Narrow>(a: u16, b: u16) -> u16 {
@@ -83,6 +74,23 @@ fn smaller<N: Narrow>(a: u16, b: u16) -> u16 {
         _ if lies_above(x, y) => b,
         _ => a,
     }
+}
+
+/// Replaces a code by another one; a NaN becomes 0x7fff.
+fn signed<N: Narrow>(code: u16, change: fn(u16) -> u16) -> u16 {
+    if N::value(code).is_nan() {
+        0x7fff
+    } else {
+        change(code)
+    }
+}
+
+fn negated<N: Narrow>(code: u16) -> u16 {
+    signed::<N>(code, |bits| bits ^ 0x8000)
+}
+
+fn magnitude<N: Narrow>(code: u16) -> u16 {
+    signed::<N>(code, |bits| bits & 0x7fff)
 }
 
 fn halves(word: u64) -> [u16; 2] {
@@ -114,18 +122,17 @@ macro_rules! narrow {
                 pack([0, 1].map(|half| fused::<$narrow>(x[half], y[half], z[half])))
             }),
         );
+        narrow!($table, $name, $narrow, one "neg", negated);
+        narrow!($table, $name, $narrow, one "abs", magnitude);
+    };
+    ($table:ident, $name:literal, $narrow:ty, one $operation:literal, $apply:ident) => {
         $table.add(
-            concat!("neg.", $name),
-            Apply::One(|a| (a ^ 0x8000) & 0xffff),
+            concat!($operation, ".", $name),
+            Apply::One(|a| $apply::<$narrow>(a as u16).into()),
         );
         $table.add(
-            concat!("neg.", $name, "x2"),
-            Apply::One(|a| (a ^ 0x8000_8000) & 0xffff_ffff),
-        );
-        $table.add(concat!("abs.", $name), Apply::One(|a| a & 0x7fff));
-        $table.add(
-            concat!("abs.", $name, "x2"),
-            Apply::One(|a| a & 0x7fff_7fff),
+            concat!($operation, ".", $name, "x2"),
+            Apply::One(|a| pack(halves(a).map($apply::<$narrow>))),
         );
     };
     ($table:ident, $name:literal, $narrow:ty, $operation:literal, $apply:ident) => {

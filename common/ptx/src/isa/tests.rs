@@ -1,4 +1,4 @@
-use super::{Apply, comparison, find};
+use super::{Apply, comparison, find, sum_in_global_memory};
 
 /// Returns the result of an instruction of the tables.
 fn result(name: &str, operands: &[u64]) -> u64 {
@@ -53,7 +53,8 @@ fn quotients_round_to_zero_and_survive_a_zero() {
     );
     assert_eq!(result("rem.s32", &[minus_seven, 2]), u64::from(u32::MAX));
     assert_eq!(result("div.u32", &[7, 0]), u64::from(u32::MAX));
-    assert_eq!(result("rem.u32", &[7, 0]), 7);
+    assert_eq!(result("rem.u32", &[7, 0]), u64::from(u32::MAX));
+    assert_eq!(result("rem.s16", &[7, 0]), 0xffff);
 }
 
 #[test]
@@ -245,4 +246,94 @@ fn relations_know_their_sign_and_type() {
     assert!(comparison("lt", false, "b32").is_none());
     assert!(comparison("ltu", false, "s32").is_none());
     assert!(comparison("eq", true, "s32").is_none());
+}
+
+#[test]
+fn a_nan_has_no_sign_to_change() {
+    for name in ["neg.f32", "abs.f32", "neg.ftz.f32", "abs.ftz.f32"] {
+        assert_eq!(result(name, &[0xffc1_2345]), 0x7fff_ffff, "{name}");
+    }
+    for name in ["neg.f16x2", "abs.f16x2"] {
+        assert_eq!(result(name, &[0x7c01_7e00]), 0x7fff_7fff, "{name}");
+    }
+    assert_eq!(result("neg.bf16", &[0x7f81]), 0x7fff);
+    assert_eq!(result("abs.bf16", &[0xff81]), 0x7fff);
+    assert_eq!(result("neg.f16x2", &[0x3c00_fc00]), 0xbc00_7c00);
+}
+
+#[test]
+fn a_double_nan_keeps_its_sign_and_becomes_quiet() {
+    for name in ["neg.f64", "abs.f64"] {
+        let quiet = result(name, &[0xfff0_0000_0000_0001]);
+        assert_eq!(quiet, 0xfff8_0000_0000_0001, "{name}");
+    }
+    assert_eq!(result("neg.f64", &[1.0f64.to_bits()]), (-1.0f64).to_bits());
+}
+
+#[test]
+fn the_nan_of_doubles_is_that_of_one_operand() {
+    let [first, second, third] = [1, 2, 3].map(|payload| 0x7ff0_0000_0000_0000 | payload);
+    let quiet = |nan: u64| nan | 1 << 51;
+    for name in ["add.f64", "sub.rn.f64", "mul.f64"] {
+        assert_eq!(result(name, &[first, second]), quiet(second), "{name}");
+    }
+    assert_eq!(result("div.rn.f64", &[first, second]), quiet(first));
+    let number = 1.0f64.to_bits();
+    let fused = |operands: [u64; 3]| result("fma.rn.f64", &operands);
+    assert_eq!(fused([first, second, third]), quiet(second));
+    assert_eq!(fused([first, number, third]), quiet(third));
+    assert_eq!(fused([first, number, number]), quiet(first));
+    let infinity = f64::INFINITY.to_bits();
+    let invalid = result("sub.f64", &[infinity, infinity]);
+    assert_eq!(invalid, 0xfff8_0000_0000_0000);
+}
+
+#[test]
+fn a_double_nan_stays_as_it_is_in_global_memory() {
+    let (number, nan, other) = (
+        1.0f64.to_bits(),
+        0x7ff0_0000_0000_0001,
+        0xfff0_0000_0000_0002,
+    );
+    assert_eq!(sum_in_global_memory(number, nan), nan);
+    assert_eq!(sum_in_global_memory(nan, number), nan);
+    assert_eq!(sum_in_global_memory(nan, other), other);
+    assert_eq!(sum_in_global_memory(number, number), 2.0f64.to_bits());
+}
+
+#[test]
+fn a_nan_that_is_converted_is_canonical_but_from_bf16() {
+    let nan = 0xffc1_2345;
+    for name in ["rni", "rzi", "rmi", "rpi"] {
+        let whole = result(&format!("cvt.{name}.f32.f32"), &[nan]);
+        assert_eq!(whole, 0x7fff_ffff, "{name}");
+    }
+    assert_eq!(result("cvt.f32.f16", &[0x7c01]), 0x7fff_ffff);
+    assert_eq!(result("cvt.f32.bf16", &[0x7f81]), 0x7f81_0000);
+}
+
+#[test]
+fn a_tiny_summand_decides_a_tie_of_bf16() {
+    // 5.8125 * 5 is a tie, which 2^-126 breaks.
+    assert_eq!(result("fma.rn.bf16", &[0x40ba, 0x40a0, 0x0080]), 0x41e9);
+    assert_eq!(result("fma.rn.bf16", &[0x40ba, 0x40a0, 0x8080]), 0x41e8);
+    assert_eq!(result("fma.rn.bf16", &[0x40ba, 0x40a0, 0]), 0x41e8);
+}
+
+#[test]
+fn what_is_subnormal_at_full_precision_is_flushed() {
+    let (smallest, below_one) = (single(f32::MIN_POSITIVE), 0x3f7f_ffff);
+    assert_eq!(result("mul.rn.f32", &[smallest, below_one]), smallest);
+    assert_eq!(result("mul.rn.ftz.f32", &[smallest, below_one]), 0);
+    let negative = smallest | 0x8000_0000;
+    assert_eq!(result("mul.ftz.f32", &[negative, below_one]), single(-0.0));
+    assert_eq!(result("fma.rn.ftz.f32", &[smallest, below_one, 0]), 0);
+}
+
+#[test]
+fn what_rounds_to_the_smallest_normal_number_is_not_flushed() {
+    let smallest = single(f32::MIN_POSITIVE);
+    let minus_tiny = single(-2f32.powi(-100));
+    let sum = result("fma.rn.ftz.f32", &[smallest, minus_tiny, smallest]);
+    assert_eq!(sum, smallest);
 }
