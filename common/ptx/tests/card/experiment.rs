@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// The threads of an experiment's one block, each of which takes every 128th operand set.
+/// The threads of a block, each of which takes every 128th operand set.
 pub const THREADS: u32 = 128;
 
 /// What a word of a result holds.
@@ -45,8 +45,18 @@ fn canonical(code: u64, infinity: u64) -> u64 {
 /// How results of an approximate instruction are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
+    /// The most that the specification and the rounding here allow.
+    pub ulps: u64,
     /// A difference of no more than two to this power is allowed beside one of some ulp.
     pub absolute_exponent: Option<i32>,
+}
+
+/// What a card computes where the interpreter computes something else.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Completes "the card's are".
+    pub says: &'static str,
+    pub results: Vec<u64>,
 }
 
 /// A kernel and its operand sets.
@@ -68,6 +78,10 @@ pub struct Experiment {
     pub results: Vec<Format>,
     /// None where the results are to be equal.
     pub tolerance: Option<Tolerance>,
+    /// What the card's results equal, where the interpreter's do not.
+    pub model: Option<Model>,
+    /// The blocks of its cluster; the first stores results.
+    pub blocks: u32,
 }
 
 impl Experiment {
@@ -102,6 +116,14 @@ pub fn digest(bytes: &[u8]) -> String {
 pub fn digest_of_words(words: &[u64]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     digest(&bytes)
+}
+
+/// Makes the entry of a module one of a cluster of two blocks.
+pub fn clustered(module: &str) -> String {
+    module.replace(
+        ".reqntid",
+        ".explicitcluster\n.reqnctapercluster 2, 1, 1\n.reqntid",
+    )
 }
 
 /// Writes a module whose threads run `body` on their sets one after another. The body reads its

@@ -156,22 +156,44 @@ impl Signature {
         };
         let mut words = Vec::with_capacity(sets * self.from.len());
         for _ in 0..sets {
-            words.extend(self.from.iter().map(|of| of.holds().draw(&mut draw)));
+            let set: Vec<u64> = self
+                .from
+                .iter()
+                .map(|of| of.holds().draw(&mut draw))
+                .collect();
+            if self.is_specified(&set) {
+                words.extend(set);
+            }
         }
         words
     }
+
+    /// Returns whether the specification bounds the error: it does so for angles up to two pi.
+    fn is_specified(&self, set: &[u64]) -> bool {
+        self.from.iter().zip(set).all(|(of, &word)| {
+            let angle = f32::from_bits(word as u32).abs();
+            of.0 != "angle" || !angle.is_finite() || angle <= std::f32::consts::TAU
+        })
+    }
 }
 
+/// Returns the errors that the specification allows. One of 2^-N of a result is at most 2^(24-N) ulp;
+/// the rounding here is half of one.
 fn tolerance(function: &Function) -> Option<Tolerance> {
     if function.fidelity == Fidelity::Exact {
         return None;
     }
-    let absolute_exponent = match function.name.split('.').next() {
-        Some("sin" | "cos") => Some(-20),
-        Some("lg2") => Some(-22),
-        _ => None,
+    let (ulps, absolute_exponent) = match function.name.split('.').next() {
+        Some("sin" | "cos") => (0, Some(-20)),
+        Some("lg2") => (5, Some(-22)),
+        Some("ex2" | "rsqrt") => (5, None),
+        Some("tanh") => (1 << 13, None),
+        _ => (2, None),
     };
-    Some(Tolerance { absolute_exponent })
+    Some(Tolerance {
+        ulps,
+        absolute_exponent,
+    })
 }
 
 fn experiment(function: &Function) -> Experiment {
@@ -204,6 +226,8 @@ fn experiment(function: &Function) -> Experiment {
         operands: signature.operand_sets(function),
         results: vec![signature.to.format(); results],
         tolerance: tolerance(function),
+        model: None,
+        blocks: 1,
     }
 }
 

@@ -110,7 +110,7 @@ fn launched(
     let mut launch = stream.launch_builder(&function);
     launch.arg(&operands).arg(&mut results).arg(&count);
     let config = LaunchConfig {
-        grid_dim: (1, 1, 1),
+        grid_dim: (experiment.blocks, 1, 1),
         block_dim: (THREADS, 1, 1),
         shared_mem_bytes: 0,
     };

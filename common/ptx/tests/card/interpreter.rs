@@ -49,9 +49,9 @@ pub fn run(experiment: &Experiment) -> Vec<u64> {
     let launch = invocation.launch(&Launch {
         entry: no_body,
         params: std::ptr::null(),
-        grid: [1; 3],
+        grid: [experiment.blocks, 1, 1],
         block: [THREADS, 1, 1],
-        cluster: 1,
+        cluster: experiment.blocks,
         dynamic_shared_bytes: 0,
         schedule: Schedule::InOrder,
         patience: 20 * Launch::PATIENCE,

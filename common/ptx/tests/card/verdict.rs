@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::experiment::{Experiment, Format, digest_of_words};
+use crate::experiment::{Experiment, Format, Tolerance, digest_of_words};
 use crate::record::Recorded;
 
 /// What comparing an experiment gave.
@@ -14,6 +14,8 @@ pub enum Verdict {
     Equal,
     EqualButForNan,
     Within(u64),
+    /// As `Within`; and the card's results are those of the experiment's model.
+    Modelled(u64),
     Differs,
 }
 
@@ -31,19 +33,29 @@ impl Verdict {
             Self::Equal => format!("equal, {sets}"),
             Self::EqualButForNan => format!("equal but for bits of NaN, {sets}"),
             Self::Differs => format!("differs, {sets}"),
-            Self::Within(ulps) => {
-                let absolute = experiment
-                    .tolerance
-                    .and_then(|tolerance| tolerance.absolute_exponent)
-                    .map(|exponent| format!(" or 2^{exponent}"))
-                    .unwrap_or_default();
-                format!("within {} ulp{absolute}, {sets}", grouped(*ulps as usize))
+            Self::Within(ulps) => format!("within {}, {sets}", distance(experiment, *ulps)),
+            Self::Modelled(ulps) => {
+                let says = experiment.model.as_ref().map_or("", |model| model.says);
+                let distance = distance(experiment, *ulps);
+                format!("within {distance}, {sets}; the card's are {says}")
             }
         };
         Some(match experiment.part {
             "" => cell,
             part => format!("{part}: {cell}"),
         })
+    }
+}
+
+/// Writes how far results are away: in ulp, or by no more than what is allowed beside.
+fn distance(experiment: &Experiment, ulps: u64) -> String {
+    let exponent = experiment
+        .tolerance
+        .and_then(|tolerance| tolerance.absolute_exponent);
+    match exponent {
+        Some(power) if ulps == 0 => format!("2^{power}"),
+        Some(power) => format!("{} ulp or 2^{power}", grouped(ulps as usize)),
+        None => format!("{} ulp", grouped(ulps as usize)),
     }
 }
 
@@ -72,21 +84,25 @@ pub fn of(experiment: &Experiment, results: &[u64], recorded: &Recorded) -> Verd
     if recorded.without_payloads == digest_of_words(&mine) {
         return Verdict::EqualButForNan;
     }
-    match &recorded.kept {
-        Some(kept) => furthest(experiment, results, kept),
-        None => Verdict::Differs,
-    }
-}
-
-/// Returns the largest distance of FP32 results.
-fn furthest(experiment: &Experiment, results: &[u64], kept: &[u64]) -> Verdict {
-    let absolute = experiment
-        .tolerance
-        .and_then(|tolerance| tolerance.absolute_exponent)
-        .map_or(0.0, |exponent| 2f64.powi(exponent));
+    let (Some(kept), Some(tolerance)) = (&recorded.kept, experiment.tolerance) else {
+        return Verdict::Differs;
+    };
     if kept.len() != results.len() {
         return Verdict::Stale;
     }
+    match (furthest(tolerance, results, kept), &experiment.model) {
+        (Some(most), _) if most > tolerance.ulps => Verdict::Differs,
+        (Some(most), None) => Verdict::Within(most),
+        (Some(most), Some(model)) if model.results == *kept => Verdict::Modelled(most),
+        _ => Verdict::Differs,
+    }
+}
+
+/// Returns the largest distance of FP32 results in ulp; `None` if a number stands against a NaN.
+fn furthest(tolerance: Tolerance, results: &[u64], kept: &[u64]) -> Option<u64> {
+    let absolute = tolerance
+        .absolute_exponent
+        .map_or(0.0, |exponent| 2f64.powi(exponent));
     let mut most = 0;
     for (&mine, &theirs) in results.iter().zip(kept) {
         let [here, there] = [mine, theirs].map(|word| f32::from_bits(word as u32));
@@ -97,10 +113,10 @@ fn furthest(experiment: &Experiment, results: &[u64], kept: &[u64]) -> Verdict {
                     most = most.max(order(here).abs_diff(order(there)));
                 }
             }
-            _ => return Verdict::Differs,
+            _ => return None,
         }
     }
-    Verdict::Within(most)
+    Some(most)
 }
 
 /// Returns the place of a number among all of FP32; both zeros have the same.
@@ -212,9 +228,17 @@ fn an_approximate_result_is_as_many_ulps_away() {
     let row = "rcp.approx.ftz.f32";
     let place = place_of(row, f32::is_normal);
     assert_eq!(
-        with_one_word(row, place, |word| word + 3),
-        Verdict::Within(3)
+        with_one_word(row, place, |word| word + 2),
+        Verdict::Within(2)
     );
+}
+
+#[test]
+fn a_result_that_is_further_than_the_specification_allows_differs() {
+    let row = "rcp.approx.ftz.f32";
+    let place = place_of(row, f32::is_normal);
+    let verdict = with_one_word(row, place, |word| word + 3);
+    assert_eq!(verdict, Verdict::Differs);
 }
 
 #[test]
@@ -245,4 +269,39 @@ fn results_of_another_kernel_are_stale() {
 fn numbers_have_commas() {
     assert_eq!(grouped(512), "512");
     assert_eq!(grouped(65_536), "65,536");
+}
+
+/// Returns the experiment whose card's sums are not the interpreter's.
+fn sums() -> &'static crate::Interpreted {
+    let mut all = crate::INTERPRETED.iter();
+    all.find(|run| run.experiment.model.is_some())
+        .expect("an experiment with a model")
+}
+
+#[test]
+fn sums_of_the_model_are_the_cards() {
+    let crate::Interpreted {
+        experiment,
+        results,
+    } = sums();
+    let model = &experiment.model.as_ref().expect("a model").results;
+    let verdict = of(experiment, results, &Recorded::new(experiment, model));
+    assert!(matches!(verdict, Verdict::Modelled(1..)), "{verdict:?}");
+    let cell = verdict.cell(experiment).expect("a cell");
+    assert!(
+        cell.ends_with("; the card's are exact sums, cut off"),
+        "{cell}"
+    );
+}
+
+#[test]
+fn a_sum_that_is_not_the_models_differs() {
+    let crate::Interpreted {
+        experiment,
+        results,
+    } = sums();
+    let mut theirs = experiment.model.as_ref().expect("a model").results.clone();
+    theirs[5] ^= 1;
+    let verdict = of(experiment, results, &Recorded::new(experiment, &theirs));
+    assert_eq!(verdict, Verdict::Differs);
 }

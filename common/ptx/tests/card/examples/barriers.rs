@@ -124,27 +124,34 @@ fn waits() -> Experiment {
         .on(&[Holds::Integer(32)])
 }
 
-/// Stores 16 bytes to this block, as if it were another one's, and waits for them.
+/// Each block of a cluster stores 16 bytes to the other one and waits for those that it gets; the
+/// second changes its first word. Hopper has the instruction in a cluster's launch alone.
 pub fn asynchronous_store() -> Experiment {
     let body = OBJECT.to_owned()
         + &loads(4)
-        + "mbarrier.init.shared.b64 [%r60], 1;\nfence.mbarrier_init.release.cluster;\n\
+        + "mov.u32 %r65, %cluster_ctarank;\nxor.b32 %r0, %r0, %r65;\n\
+           setp.ne.b32 %p2, %r65, 0;\nxor.b32 %r65, %r65, 1;\n\
+           mbarrier.init.shared.b64 [%r60], 1;\nfence.mbarrier_init.release.cluster;\n\
+           barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;\n\
            mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r60], 16;\n\
            shl.b32 %r63, %r61, 4;\nmov.u32 %r64, slots;\nadd.u32 %r63, %r64, %r63;\n\
-           mov.u32 %r65, %cluster_ctarank;\n\
            mapa.shared::cluster.u32 %r66, %r63, %r65;\nmapa.shared::cluster.u32 %r67, %r60, %r65;\n\
-           mbarrier.test_wait.parity.shared.b64 %p1, [%r60], 0;\nselp.b32 %r8, 1, 0, %p1;\n\
            st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r66], {%r0, %r1, %r2, \
            %r3}, [%r67];\n\
            again:\n\
            mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p0, [%r60], 0;\n\
            @!%p0 bra again;\n\
+           @%p2 bra stored;\n\
            ld.shared.v4.b32 {%r4, %r5, %r6, %r7}, [%r63];\n"
-        + &stores(4, 5);
+        + &stores(4, 4)
+        + "stored:\n";
     let row = "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r1], {%r2, %r3, \
                %r4, %r5}, [%r6]";
-    Plan::new(row, 5, body)
+    Plan::new(row, 4, body)
+        .clustered()
         .also(&[
+            "fence.mbarrier_init.release.cluster",
+            "barrier.cluster.arrive.relaxed.aligned",
             "mapa.shared::cluster.u32 %r1, %r2, %r3",
             "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 1024",
             "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [%r1], 0",

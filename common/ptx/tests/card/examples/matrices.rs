@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Plan, loads, registers, stores};
-use crate::experiment::{Experiment, Format, THREADS};
+use crate::experiment::{Experiment, Format, Model, THREADS};
 use crate::operands::Draw;
 
 /// A place of 4 KB for each warp, whose address `%r60` takes; `%r61` is the lane.
@@ -179,16 +179,77 @@ fn products() -> Vec<Experiment> {
     vec![
         with_elements(product(PRODUCT_F16, "exact sums", f16), SMALL_F16),
         with_elements(product(PRODUCT_F16, "exact sums of BF16", bf16), SMALL_BF16),
-        with_elements(
-            product(PRODUCT_F16, "rounded sums of positive numbers", f16).kept(),
-            POSITIVE_F16,
-        ),
+        sums_of_f16(f16),
         with_elements(product(PRODUCT_E4M3, "exact sums", e4m3), SMALL_E4M3),
-        with_elements(
-            product(PRODUCT_E4M3, "rounded sums of positive numbers", e4m3).kept(),
-            POSITIVE_E4M3,
-        ),
+        sums_of_e4m3(e4m3),
     ]
+}
+
+const POSITIVE: &str = "rounded sums of positive numbers";
+
+/// Plans sums of which the card keeps the upper bits. Here each of 16 is rounded, by half an ulp.
+fn sums_of_f16(mma: &str) -> Experiment {
+    let plan = product(PRODUCT_F16, POSITIVE, mma).within(9);
+    let experiment = with_elements(plan, POSITIVE_F16);
+    let exact = exact_sums(&experiment, 16, f16_from_one).into_iter();
+    let cut_off = exact.map(|sum| {
+        let near = sum as f32;
+        let is_above = f64::from(near) > sum;
+        u64::from(near.to_bits()) - u64::from(is_above)
+    });
+    let model = Model {
+        says: "exact sums, cut off",
+        results: cut_off.collect(),
+    };
+    experiment.modelled(model)
+}
+
+/// Plans sums that the card rounds once. Here each of 32 is.
+fn sums_of_e4m3(mma: &str) -> Experiment {
+    let plan = product(PRODUCT_E4M3, POSITIVE, mma).within(17);
+    let experiment = with_elements(plan, POSITIVE_E4M3);
+    let exact = exact_sums(&experiment, 8, e4m3_from_one).into_iter();
+    let model = Model {
+        says: "exact sums, rounded once",
+        results: exact.map(|sum| (sum as f32).to_bits().into()).collect(),
+    };
+    experiment.modelled(model)
+}
+
+/// Returns a number from 1 to 2 of F16.
+fn f16_from_one(code: u64) -> f64 {
+    1.0 + (code & 0x3ff) as f64 / 1024.0
+}
+
+/// Returns a number from 1 to 2 of E4M3.
+fn e4m3_from_one(code: u64) -> f64 {
+    1.0 + (code & 7) as f64 / 8.0
+}
+
+/// Returns the exact sums of products of numbers from 1 to 2, in the order of the experiment's
+/// results; `bits` is the width of an element.
+fn exact_sums(experiment: &Experiment, bits: usize, value: fn(u64) -> f64) -> Vec<f64> {
+    let sets: Vec<&[u64]> = experiment.operands.chunks(10).collect();
+    let mut all = Vec::new();
+    for warp in sets.chunks(32) {
+        for (lane, set) in warp.iter().enumerate() {
+            for result in 0..4 {
+                let (lower, column) = (result / 2, 2 * (lane % 4) + result % 2);
+                let mut sum = f64::from(f32::from_bits(set[6 + result] as u32));
+                // A row of A, and a column of B, are two words of each of four lanes.
+                for word in 0..8 {
+                    let (of_four, half) = (word % 4, word / 4);
+                    let a = warp[lane / 4 * 4 + of_four][lower + 2 * half];
+                    let b = warp[column * 4 + of_four][4 + half];
+                    let shifts = (0..32).step_by(bits);
+                    let products = shifts.map(|shift| value(a >> shift) * value(b >> shift));
+                    sum += products.sum::<f64>();
+                }
+                all.push(sum);
+            }
+        }
+    }
+    all
 }
 
 /// A shape of `wmma`: rows, columns, and the words of A and B that a lane writes.

@@ -8,7 +8,7 @@ mod matrices;
 mod memory;
 mod products;
 
-use crate::experiment::{Experiment, Format, THREADS, Tolerance, module};
+use crate::experiment::{Experiment, Format, Model, THREADS, Tolerance, clustered, module};
 use crate::operands::{Draw, Holds};
 
 /// The sets of which each thread takes 8.
@@ -25,6 +25,7 @@ struct Plan {
     sets: usize,
     results: Vec<Format>,
     tolerance: Option<Tolerance>,
+    blocks: u32,
 }
 
 impl Plan {
@@ -39,6 +40,7 @@ impl Plan {
             sets: SETS,
             results: vec![Format::Bits; results],
             tolerance: None,
+            blocks: 1,
         }
     }
 
@@ -62,13 +64,20 @@ impl Plan {
         Self { results, ..self }
     }
 
-    fn kept(self) -> Self {
+    /// Allows a distance of some ulp.
+    fn within(self, ulps: u64) -> Self {
         Self {
             tolerance: Some(Tolerance {
+                ulps,
                 absolute_exponent: None,
             }),
             ..self
         }
+    }
+
+    /// Runs a cluster of two blocks.
+    fn clustered(self) -> Self {
+        Self { blocks: 2, ..self }
     }
 
     /// Draws the operands of all sets.
@@ -92,15 +101,32 @@ impl Plan {
     }
 
     fn with(self, words: usize, operands: Vec<u64>) -> Experiment {
+        let text = module(self.variables, &self.body, words, self.results.len());
         Experiment {
             row: self.row.to_owned(),
             also: self.also,
             part: self.part,
-            text: module(self.variables, &self.body, words, self.results.len()),
+            text: if self.blocks == 1 {
+                text
+            } else {
+                clustered(&text)
+            },
             words,
             operands,
             results: self.results,
             tolerance: self.tolerance,
+            model: None,
+            blocks: self.blocks,
+        }
+    }
+}
+
+impl Experiment {
+    /// Says what the card's results equal.
+    fn modelled(self, model: Model) -> Self {
+        Self {
+            model: Some(model),
+            ..self
         }
     }
 }
