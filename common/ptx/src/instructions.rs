@@ -258,7 +258,7 @@ pub struct Seen {
 
 impl OnACard {
     /// Returns the page's sentences on what was compared.
-    fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let all = OTHERS.len() + isa::listed().len();
         let compared = self.seen.len();
         let counted = format!("Compared with a card: {compared} of {all} instructions");
@@ -287,8 +287,9 @@ pub fn table(on_a_card: &OnACard) -> String {
          *On a card*: a kernel around the instruction ran on a GPU and here, on the same operand \
          sets. *Equal*: all bits of all results are. *Equal but for bits of NaN*: where the bits \
          differ, both results are NaN. *Within N ulp*: a NaN counts as equal to a NaN, and no \
-         other result is further away; where a second bound stands, a result may instead differ \
-         by no more than that. *Specification*: not compared.\n\n\
+         other result is further away; where a bound of 2^-N stands, a result may instead differ \
+         by no more than that. *The card's are*: what all bits of the card's results are instead. \
+         *Specification*: not compared.\n\n\
          ## Memory, synchronisation and matrices\n\n| example | meaning | on a card \
          |\n|---|---|---|\n",
         on_a_card.summary()

@@ -260,6 +260,18 @@ fn the_page_is_what_the_code_and_the_card_have() {
     );
 }
 
+#[test]
+fn the_readme_counts_what_the_page_does() {
+    let path = crate_folder().join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let words: Vec<&str> = readme.split_whitespace().collect();
+    let summary = on_a_card(&Record::read(&data())).summary();
+    assert!(
+        words.join(" ").contains(&summary),
+        "README.md does not have the sentences: {summary}"
+    );
+}
+
 /// Rows whose result is the same whatever the operands are.
 const CONSTANT: [&str; 2] = ["ld.param.u64 %rd1, [argument]", "elect.sync _|%p1, -1"];
 
