@@ -22,7 +22,7 @@ pub const TERMS: usize = 9;
 ///
 /// 0. The launch itself.
 /// 1. Blocks of the busiest multiprocessor.
-/// 2. Rounds of resident blocks.
+/// 2. Rounds of resident blocks that see a key.
 /// 3. Millions of multiply-adds of the busiest multiprocessor.
 /// 4. Millions of multiply-adds of the longest chain of blocks.
 /// 5. Millions of bytes.
@@ -54,42 +54,57 @@ pub fn terms(
     // Pairs fill a GPU; clusters of eight leave multiprocessors of its parts idle: 132 hold 15.
     let usable = multiprocessors - multiprocessors.min(parts.saturating_sub(2));
     let clusters_at_once = u64::from((usable / parts).max(1));
-    let per_multiprocessor = clusters.div_ceil(clusters_at_once) as f64;
-    let rounds = clusters.div_ceil(clusters_at_once * u64::from(resident)) as f64;
+    let blind = blind_tiles(problem, tiles);
+    let busy = u64::from(tiles - blind) * u64::from(grid[1]) * u64::from(grid[2]);
+    let per_multiprocessor = busy.div_ceil(clusters_at_once) as f64;
+    let rounds = busy.div_ceil(clusters_at_once * u64::from(resident)) as f64;
     let longest = seq_kv.div_ceil(keys_of_tile) as f64;
     let (mean, share) = match problem.mask {
         Mask::Full => (longest, per_multiprocessor),
         // Long blocks start first and short ones fill the last round.
         Mask::Causal => {
-            let keys = mean_keys(seq_q as f64, seq_kv as f64, f64::from(tiles));
+            let keys = mean_keys(seq_q as f64, seq_kv as f64, tiles, blind);
             let mean = (keys / keys_of_tile as f64).clamp(0.5, longest);
-            (mean, clusters as f64 / clusters_at_once as f64)
+            (mean, busy as f64 / clusters_at_once as f64)
         }
     };
     // Heads of a group may be rows of one tile.
     let rows = seq_q * heads_q / grid[1] as usize;
     let tile_products = (kernel.block_m * keys_of_tile * head_dim) as f64 / 1e6;
     let row_elements = (rows.min(rows_of_tile) * head_dim) as f64 / 1e3;
+    let all_per_multiprocessor = clusters.div_ceil(clusters_at_once) as f64;
     [
         1.0,
-        per_multiprocessor,
+        all_per_multiprocessor,
         rounds,
         longest.max(share * mean) * tile_products,
         longest.max(rounds * mean) * tile_products,
         problem.min_bytes() as f64 / 1e6,
         per_multiprocessor * mean * tile_products,
         per_multiprocessor * longest * tile_products,
-        per_multiprocessor * row_elements,
+        all_per_multiprocessor * row_elements,
     ]
 }
 
-/// Computes the mean, over so many tiles of rows, of the keys that a tile's last row sees under a
-/// causal mask.
-fn mean_keys(queries: f64, keys: f64, tiles: f64) -> f64 {
-    let (rows, before) = (queries / tiles, keys - queries);
-    let blind = ((-before / rows).max(0.0) as u64 as f64).min(tiles - 1.0);
-    let sighted = (tiles - 1.0 - blind).max(0.0);
-    (sighted * (rows * (tiles + blind) / 2.0 + before) + keys) / tiles
+/// Returns how many of so many tiles of rows see no key under a causal mask with more queries than
+/// keys: their blocks store zeros and end.
+fn blind_tiles(problem: &Problem, tiles: u32) -> u32 {
+    let Shape { seq_q, seq_kv, .. } = problem.shape;
+    if problem.mask == Mask::Full || seq_q <= seq_kv {
+        return 0;
+    }
+    let share = (seq_q - seq_kv) as f64 / seq_q as f64;
+    ((share * f64::from(tiles)) as u32).min(tiles - 1)
+}
+
+/// Computes the mean, over those of so many tiles of rows that see a key under a causal mask, of the
+/// keys that a tile's last row sees.
+fn mean_keys(queries: f64, keys: f64, tiles: u32, blind: u32) -> f64 {
+    let rows = queries / f64::from(tiles);
+    let before = keys - queries;
+    let but_last = f64::from(tiles - 1 - blind);
+    let middle = f64::from(tiles + blind) / 2.0;
+    (but_last * (rows * middle + before) + keys) / (but_last + 1.0)
 }
 
 /// A line of a library's list of variants that no stage has.
@@ -513,14 +528,36 @@ mod tests {
         let rows = 64;
         for (queries, keys) in [(512usize, 512), (512, 8192), (1024, 256), (64, 1)] {
             let tiles = queries / rows;
-            let counted: usize = (1..=tiles)
+            let visible: Vec<usize> = (1..=tiles)
                 .map(|tile| (tile * rows + keys).saturating_sub(queries).min(keys))
-                .sum();
+                .filter(|keys_of_tile| *keys_of_tile > 0)
+                .collect();
+            let shape = Shape {
+                seq_kv: keys,
+                ..Shape::bhsd(1, 8, queries, 64)
+            };
+            let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+            let blind = blind_tiles(&problem, tiles as u32);
+            assert_eq!(blind as usize, tiles - visible.len(), "{queries} {keys}");
             assert_eq!(
-                mean_keys(queries as f64, keys as f64, tiles as f64),
-                counted as f64 / tiles as f64,
+                mean_keys(queries as f64, keys as f64, tiles as u32, blind),
+                visible.iter().sum::<usize>() as f64 / visible.len() as f64,
                 "{queries} {keys}"
             );
         }
+    }
+
+    /// They cost their blocks and rows, but no round and no product.
+    #[test]
+    fn tiles_that_see_no_key_are_in_no_round() {
+        let shape = Shape {
+            seq_kv: 256,
+            ..Shape::bhsd(1, 33, 1024, 64)
+        };
+        let causal = terms_in_tiles(shape, Mask::Causal, [16, 33, 1], 1, 1);
+        assert_eq!(causal[1..3], [4.0, 1.0], "132 of 528 blocks see a key");
+        // They see 64, 128, 192 and 256 keys.
+        assert_eq!(causal[6..8], [1.25, 2.0]);
+        assert_eq!(causal[8], 4.0 * 64.0 * 64.0 / 1e3);
     }
 }

@@ -21,7 +21,7 @@ use common::stage::{LoadedStage, Prepared};
 use results::judge::View;
 use results::judge::peers;
 use results::table::{ProblemPlace, Row, Session, Subject, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of parts that random problems are divided into: a choice is judged on each part by a
 /// fit to all others.
@@ -35,16 +35,51 @@ pub fn random_times(table: &Table) -> impl Iterator<Item = &Row> {
 }
 
 /// Returns the random times by which a choice is judged: those of sessions that were asked for all
-/// variants; if there is no such session, all times.
-pub fn judged_times(table: &Table) -> impl Iterator<Item = &Row> {
-    let has_whole_session = random_times(table).any(|row| is_of_whole_session(table, row));
-    random_times(table).filter(move |row| !has_whole_session || is_of_whole_session(table, row))
+/// variants and timed all that the library has: a session from before a variant existed knows
+/// neither its time nor the fastest. If there is no such session, those of sessions that were asked
+/// for all variants then; if there is none, all times.
+pub fn judged_times<'a>(
+    table: &'a Table,
+    library: &[LoadedStage],
+) -> impl Iterator<Item = &'a Row> + use<'a> {
+    let whole = whole_sessions(table, library);
+    random_times(table).filter(move |row| whole.is_empty() || whole.contains(&*row.session))
 }
 
-fn is_of_whole_session(table: &Table, row: &Row) -> bool {
+/// Returns the sessions that were asked for all variants: those that timed all that the library has
+/// or, if none did, each.
+fn whole_sessions<'a>(table: &'a Table, library: &[LoadedStage]) -> BTreeSet<&'a str> {
+    let mut timed: BTreeMap<&str, BTreeSet<&Subject>> = BTreeMap::new();
+    for row in random_times(table) {
+        timed.entry(&row.session).or_default().insert(&row.subject);
+    }
+    timed.retain(|session, _| is_asked_for_all(table, session));
+    let variants: Vec<Subject> = library.iter().flat_map(subjects).collect();
+    let complete: BTreeSet<&str> = timed
+        .iter()
+        .filter(|(_, subjects)| variants.iter().all(|variant| subjects.contains(variant)))
+        .map(|(session, _)| *session)
+        .collect();
+    if complete.is_empty() {
+        timed.into_keys().collect()
+    } else {
+        complete
+    }
+}
+
+fn is_asked_for_all(table: &Table, session: &str) -> bool {
     table
-        .session(row)
+        .sessions
+        .get(session)
         .is_some_and(|Session { scope, .. }| scope.stages.is_empty() && scope.variants.is_empty())
+}
+
+/// Returns the variants of a stage.
+fn subjects(stage: &LoadedStage) -> impl Iterator<Item = Subject> {
+    stage
+        .variants()
+        .into_iter()
+        .map(|variant| Subject::variant(stage.info().id, variant))
 }
 
 /// Returns the part that the row's random problem belongs to; none for a problem with a name.

@@ -42,7 +42,7 @@ fn regret_of<'a>(
     stages: &[LoadedStage],
     chooser_of_fold: impl Fn(usize) -> &'a Chooser,
 ) -> Option<Regret> {
-    let rows = judged_times(&view.table);
+    let rows = judged_times(&view.table, stages);
     let by_place = grouped(rows.filter_map(|row| Some((row.problem()?, row))));
     let mut choices = Vec::new();
     for Grouped {

@@ -198,7 +198,7 @@ fn refit(
     library: &[LoadedStage],
 ) -> Option<Choice> {
     let mut table = results.of_gpu(gpu);
-    let sessions = choice::judged_times(&table).map(|row| &row.session);
+    let sessions = choice::judged_times(&table, library).map(|row| &row.session);
     let session = sessions.max()?.clone();
     say(&format!(
         "fitting the library's choice to the times of {gpu} (a minute)"
