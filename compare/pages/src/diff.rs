@@ -71,20 +71,21 @@ fn eased(concessions: &[Concession], limits: Limits) -> Vec<Block> {
     let (caps, others): (Vec<_>, Vec<_>) = concessions
         .iter()
         .partition(|concession| concession.kind == Eased::Cap);
-    let of = |lines: &[&Concession]| {
-        first_items(
-            lines,
-            limits.share(MAX_EASED),
-            |shown_lines| Block::Table(table_of_eased(shown_lines)),
-            COMMAND,
-        )
-    };
     sections(
         Block::subsection,
         [
-            Titled::new("New negatives and waivers", of(&others)),
-            Titled::new("Raised caps", of(&caps)),
+            Titled::new("New negatives and waivers", eased_blocks(&others, limits)),
+            Titled::new("Raised caps", eased_blocks(&caps, limits)),
         ],
+    )
+}
+
+fn eased_blocks(concessions: &[&Concession], limits: Limits) -> Vec<Block> {
+    first_items(
+        concessions,
+        limits.share(MAX_EASED),
+        |shown_lines| Block::Table(table_of_eased(shown_lines)),
+        COMMAND,
     )
 }
 

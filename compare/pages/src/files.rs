@@ -88,8 +88,8 @@ fn reports<'a>(
     reports
 }
 
-/// Returns COMPARE.md from the table of [`main_gpu`], a report on each other GPU model that has figures
-/// of today's kernels, and the pages of the workspace at `root` that have generated parts.
+/// Returns COMPARE.md from the table of [`main_gpu`], a report on each other GPU model that has
+/// figures of today's kernels, and the pages of the workspace at `root` that have generated parts.
 pub fn committed(
     results: &Results,
     stages: &[StageMeta],
