@@ -13,36 +13,45 @@ use results::judge::verdict::Report;
 use results::table::{Kind, Row, StageMeta, Subject};
 
 /// A figure of the table, which is a sum of counters.
-struct Count {
+pub struct Count {
     title: &'static str,
     parts: &'static [Metric],
 }
 
+/// The passes over shared memory, of warps and of copies.
+pub const WAVEFRONTS: Count = Count {
+    title: "wavefronts",
+    parts: &[
+        Metric::SharedReadWavefronts,
+        Metric::SharedWriteWavefronts,
+        Metric::AsyncWriteWavefronts,
+    ],
+};
+
+/// The [`WAVEFRONTS`] that an access took beyond those that its bytes need.
+pub const CONFLICTS: Count = Count {
+    title: "conflicts",
+    parts: &[
+        Metric::SharedReadConflicts,
+        Metric::SharedWriteConflicts,
+        Metric::AsyncWriteConflicts,
+    ],
+};
+
+/// The bytes that blocks ask of global memory, wherever these come from.
+pub const GLOBAL_BYTES: Count = Count {
+    title: "global bytes",
+    parts: &[Metric::GlobalReadBytes, Metric::GlobalWriteBytes],
+};
+
 const COUNTS: [Count; 5] = [
-    Count {
-        title: "wavefronts",
-        parts: &[
-            Metric::SharedReadWavefronts,
-            Metric::SharedWriteWavefronts,
-            Metric::AsyncWriteWavefronts,
-        ],
-    },
-    Count {
-        title: "conflicts",
-        parts: &[
-            Metric::SharedReadConflicts,
-            Metric::SharedWriteConflicts,
-            Metric::AsyncWriteConflicts,
-        ],
-    },
+    WAVEFRONTS,
+    CONFLICTS,
     Count {
         title: "tensor MACs",
         parts: &[Metric::TensorMacs],
     },
-    Count {
-        title: "global bytes",
-        parts: &[Metric::GlobalReadBytes, Metric::GlobalWriteBytes],
-    },
+    GLOBAL_BYTES,
     Count {
         title: "barriers",
         parts: &[
@@ -54,7 +63,8 @@ const COUNTS: [Count; 5] = [
 ];
 
 impl Count {
-    fn value(&self, row: &Row) -> Option<f64> {
+    /// Returns the sum of its parts; nothing unless a row has all of them.
+    pub fn value(&self, row: &Row) -> Option<f64> {
         self.parts.iter().map(|part| row.value(*part)).sum()
     }
 }
@@ -132,6 +142,12 @@ fn build_table(report: &Report<'_>, ran: &[Ran<'_>]) -> Table {
 pub fn title(stage: &StageMeta) -> String {
     let name = stage.id.trim_start_matches("stage");
     name.replacen('-', " ", 1)
+}
+
+/// Returns `5` for `stage5-swizzle`.
+pub fn number(stage: &StageMeta) -> &str {
+    let name = stage.id.trim_start_matches("stage");
+    name.split_once('-').map_or(name, |(number, _)| number)
 }
 
 /// Returns the default variant of a stage if the run checked it, else the first that it did.

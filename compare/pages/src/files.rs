@@ -1,6 +1,6 @@
 //! The files of a report on a run, and the pages of the workspace.
 
-use super::{figure, generated, report};
+use super::{figure, generated, pictures, report};
 use anyhow::Context;
 use choice::Library;
 use results::judge::View;
@@ -112,13 +112,11 @@ pub fn committed(
             text: figure::against_peers(&reports[0]),
         },
     ];
-    for other in &reports[1..] {
-        if let Some(name) = report::file_of_other(other) {
-            files.push(Rendered {
-                path: root.join(name),
-                text: page(std::slice::from_ref(other)),
-            });
-        }
+    for picture in pictures::pictures(&reports[0]).context("a picture cannot be drawn")? {
+        files.push(Rendered {
+            path: root.join(picture.path),
+            text: picture.svg,
+        });
     }
     let mut paths: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
     for stage in stages {

@@ -363,9 +363,13 @@ fn share_of_ceiling(view: &View<'_>, place: &ProblemPlace, rate: f64) -> Option<
     } else {
         Metric::MatrixFlops
     };
+    Some(100.0 * rate / ceiling(view, metric)?)
+}
+
+/// Returns a rate that was measured of the GPU itself: of a matrix product or of a copy.
+pub fn ceiling(view: &View<'_>, metric: Metric) -> Option<f64> {
     let mut peers = view.table.rows_by(Source::Peers);
-    let ceiling = peers.find_map(|row| row.value(metric))?;
-    Some(100.0 * rate / ceiling)
+    peers.find_map(|row| row.value(metric))
 }
 
 /// Returns the work per second, in the [`unit`] of the problem over 10^12.

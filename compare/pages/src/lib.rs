@@ -17,6 +17,7 @@ pub mod json;
 pub mod ladder;
 pub mod metrics;
 pub mod names;
+mod pictures;
 pub mod report;
 pub mod self_test;
 pub mod shared;

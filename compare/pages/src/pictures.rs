@@ -1,0 +1,60 @@
+//! Pictures of the ladder, drawn by plotters: what the tables and the emulator say, and how the
+//! kernels lay out data.
+
+mod bars;
+mod blocks;
+mod canvas;
+mod fragments;
+mod labels;
+mod lengths;
+mod map;
+mod ring;
+mod roofline;
+mod swizzle;
+#[cfg(test)]
+mod tests;
+mod wavefronts;
+
+use canvas::DrawError;
+use results::judge::View;
+use results::judge::verdict::Report;
+use results::table::session::Gpu;
+
+/// A picture, and the place where pages show it from.
+pub struct Picture {
+    /// The path in the workspace: `docs/pictures/swizzle.svg`.
+    pub path: String,
+    pub svg: String,
+}
+
+/// Returns the pictures about the table of a report.
+pub fn pictures(report: &Report<'_>) -> Result<Vec<Picture>, DrawError> {
+    let mut pictures = Vec::new();
+    for (name, svg) in [
+        ("wavefronts", wavefronts::draw(report)?),
+        ("roofline", roofline::draw(report)?),
+        ("map", map::draw(report)?),
+        ("lengths", lengths::draw(report)?),
+        ("blocks", blocks::draw(report)?),
+        ("swizzle", swizzle::draw()?),
+        ("mma", fragments::draw_mma()?),
+        ("wgmma", fragments::draw_wgmma()?),
+        ("ring", ring::draw()?),
+    ] {
+        pictures.push(Picture {
+            path: format!("docs/pictures/{name}.svg"),
+            svg,
+        });
+    }
+    Ok(pictures)
+}
+
+/// Returns the number of SMs of the GPU that a table is about.
+fn multiprocessors(view: &View<'_>) -> Option<u32> {
+    match view.on_gpu()?.machine.gpu {
+        Gpu::Present {
+            multiprocessors, ..
+        } => Some(multiprocessors),
+        Gpu::Absent { .. } => None,
+    }
+}

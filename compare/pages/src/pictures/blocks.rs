@@ -1,0 +1,172 @@
+//! Blocks on the multiprocessors of a GPU: how many of these a grid reaches, and how full its last
+//! round is.
+
+use super::canvas::{Area, DrawError, Drawn, Look, Paint, WIDTH, heading, heading_height, picture};
+use super::multiprocessors;
+use crate::counted;
+use crate::ladder;
+use common::metric::Metric;
+use plotters::prelude::*;
+use results::judge::View;
+use results::judge::best;
+use results::judge::blocks::per_sm;
+use results::judge::verdict::Report;
+use results::table::{Instance, Kind, ProblemPlace, Role, StageMeta, Subject};
+
+/// A launch of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    pub blocks: u64,
+    /// The blocks of the kernel that an SM holds at a time.
+    pub per_sm: u64,
+    pub sms: u64,
+    /// Whether its blocks stay and take one tile of rows after the other.
+    pub stays: bool,
+}
+
+impl Grid {
+    /// Returns how often all places for a block are filled, if every block takes as long.
+    pub fn rounds(&self) -> f64 {
+        self.blocks as f64 / (self.per_sm * self.sms) as f64
+    }
+
+    /// Returns the blocks on each SM in the last round. Blocks go to the emptiest SM.
+    pub fn last_round(&self) -> Vec<u64> {
+        let places = self.per_sm * self.sms;
+        let left = match self.blocks % places {
+            0 => places.min(self.blocks),
+            rest => rest,
+        };
+        (0..self.sms)
+            .map(|sm| (left + self.sms - 1 - sm) / self.sms)
+            .collect()
+    }
+
+    fn words(&self) -> String {
+        let Self {
+            blocks,
+            per_sm,
+            stays,
+            ..
+        } = self;
+        let stay = if *stays { " stay" } else { "" };
+        format!(
+            "{blocks} blocks{stay}, {per_sm} an SM: {:.2} rounds",
+            self.rounds()
+        )
+    }
+}
+
+/// Returns the launch of a stage's fastest variant on a problem; without a time of the one that is
+/// fastest at its first problem. Nothing where its blocks per SM are not known.
+pub fn grid(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Option<Grid> {
+    let subject = match best::best(view, stage, place, |_| true) {
+        Some(row) => row.subject.clone(),
+        None => best::subject(view, stage),
+    };
+    let shape = place.extents()?;
+    let kernel = stage
+        .variant(subject.name())?
+        .instance(place.dtype, shape.head_dim)?;
+    let tiles = shape.seq_q.div_ceil(kernel.facts.block_m) * shape.heads_q * shape.batch;
+    let items = tiles as u64 * u64::from(kernel.facts.cluster);
+    let sms = u64::from(multiprocessors(view)?);
+    let per_sm = blocks_per_sm(view, &subject, place.instance()?)?;
+    let stays = stays(view, stage, &subject);
+    Some(Grid {
+        blocks: if stays {
+            items.min(per_sm * sms)
+        } else {
+            items
+        },
+        per_sm,
+        sms,
+        stays,
+    })
+}
+
+/// Returns how many blocks an SM of the table's GPU holds, by what ptxas made of the instance.
+fn blocks_per_sm(view: &View<'_>, subject: &Subject, instance: Instance) -> Option<u64> {
+    let gpu = &view.on_gpu()?.machine.gpu;
+    let compiled = view
+        .table
+        .compiled(subject)
+        .find(|compiled| compiled.instance == instance && gpu.runs(compiled.arch))?;
+    let blocks = per_sm(
+        &view.table,
+        compiled.row,
+        compiled.row.value(Metric::Occupancy)?,
+    )?;
+    (blocks > 0).then_some(u64::from(blocks))
+}
+
+/// Returns whether a kernel's blocks take several tiles: the emulator, which has fewer places for
+/// them than a GPU, launched fewer blocks than there are tiles.
+fn stays(view: &View<'_>, stage: &StageMeta, subject: &Subject) -> bool {
+    let place = stage.first_place();
+    let launched = view
+        .table
+        .row(subject, Kind::Counters(place.clone()))
+        .and_then(|row| row.value(Metric::LaunchBlocks));
+    let variant = stage.variant(subject.name());
+    let kernel = variant.and_then(|variant| variant.claims_kernel(place.dtype));
+    let tiles = place.extents().zip(kernel).map(|(shape, kernel)| {
+        shape.seq_q.div_ceil(kernel.facts.block_m) * shape.heads_q * shape.batch
+    });
+    launched
+        .zip(tiles)
+        .is_some_and(|(blocks, tiles)| blocks < tiles as f64)
+}
+
+/// The width of the names, the SMs in a line, the side of an SM, and the distance between stages.
+const NAMES: i32 = 86;
+const SMS: i32 = 44;
+const SIDE: i32 = 5;
+const STEP: i32 = 40;
+
+const NOTE: &str = "Each square is an SM in the last round of the grid: the darker, the more of its places \
+                    have a block; pale ones have none. The variant of each stage that is fastest at the \
+                    problem. ";
+
+/// Returns the picture.
+pub fn draw(report: &Report<'_>) -> Result<String, DrawError> {
+    let view = &report.view;
+    let gpu = view.gpu().unwrap_or("no GPU");
+    let note = format!("{NOTE}{gpu}.");
+    let top = heading_height(&note, WIDTH as i32);
+    let stages = view.stages.iter();
+    let rungs: Vec<&StageMeta> = stages.filter(|stage| stage.role == Role::Rung).collect();
+    let height = top + 20 + STEP * rungs.len() as i32;
+    picture("Blocks on multiprocessors", height, |area| {
+        heading(area, "Blocks on SMs, main path", &note)?;
+        for (index, stage) in rungs.iter().enumerate() {
+            let y = top + 20 + STEP * index as i32;
+            Look::BODY.write(area, &counted::title(stage), (0, y + 8))?;
+            for (column, place) in ladder::places(stage).iter().enumerate() {
+                let x = NAMES + (SMS * SIDE + 1) * column as i32;
+                let part = area.clone().shrink((x, y), (SMS * SIDE - 6, STEP));
+                draw_grid(&part, grid(view, stage, place).as_ref())?;
+                if index == 0 {
+                    let title = format!("{} {}", place.shape, ladder::extents(&place.shape));
+                    Look::NAME.write(area, &title, (x, top + 8))?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn draw_grid(area: &Area<'_>, grid: Option<&Grid>) -> Drawn {
+    let Some(grid) = grid else {
+        return Look::NOTE.write(area, "not compiled for this GPU", (0, 8));
+    };
+    for (sm, blocks) in grid.last_round().into_iter().enumerate() {
+        let side = SIDE - 1;
+        let (left, top) = (sm as i32 % SMS * side, sm as i32 / SMS * side);
+        let corners = [(left, top), (left + side - 1, top + side - 1)];
+        let share = blocks as f64 / grid.per_sm as f64;
+        let colour = Paint::Blue.color().mix(0.15 + 0.85 * share);
+        area.draw(&Rectangle::new(corners, colour.filled()))?;
+    }
+    Look::NOTE.write(area, &grid.words(), (0, 22))
+}
