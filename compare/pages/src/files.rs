@@ -1,6 +1,6 @@
 //! The files of a report on a run, and the pages of the workspace.
 
-use super::{figure, generated, pictures, report};
+use super::{generated, pictures, report};
 use anyhow::Context;
 use choice::Library;
 use results::judge::View;
@@ -98,20 +98,10 @@ pub fn committed(
 ) -> anyhow::Result<Vec<Rendered>> {
     let tables = tables(results, main_gpu(results, stages).unwrap_or_default());
     let reports = reports(&tables, stages, library);
-    let mut files = vec![
-        Rendered {
-            path: root.join(REPORT),
-            text: page(&reports),
-        },
-        Rendered {
-            path: root.join("docs/ladder.svg"),
-            text: figure::ladder(&reports[0]),
-        },
-        Rendered {
-            path: root.join("docs/peers.svg"),
-            text: figure::against_peers(&reports[0]),
-        },
-    ];
+    let mut files = vec![Rendered {
+        path: root.join(REPORT),
+        text: page(&reports),
+    }];
     for picture in pictures::pictures(&reports[0]).context("a picture cannot be drawn")? {
         files.push(Rendered {
             path: root.join(picture.path),

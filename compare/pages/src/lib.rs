@@ -10,7 +10,6 @@ mod columns;
 pub mod counted;
 pub mod diff;
 pub mod explain;
-mod figure;
 pub mod files;
 mod generated;
 pub mod json;

@@ -6,6 +6,7 @@ mod blocks;
 mod canvas;
 mod fragments;
 mod labels;
+mod ladder;
 mod lengths;
 mod map;
 mod ring;
@@ -31,18 +32,20 @@ pub struct Picture {
 pub fn pictures(report: &Report<'_>) -> Result<Vec<Picture>, DrawError> {
     let mut pictures = Vec::new();
     for (name, svg) in [
-        ("wavefronts", wavefronts::draw(report)?),
-        ("roofline", roofline::draw(report)?),
-        ("map", map::draw(report)?),
-        ("lengths", lengths::draw(report)?),
-        ("blocks", blocks::draw(report)?),
-        ("swizzle", swizzle::draw()?),
-        ("mma", fragments::draw_mma()?),
-        ("wgmma", fragments::draw_wgmma()?),
-        ("ring", ring::draw()?),
+        ("ladder", ladder::draw(report)?),
+        ("peers", ladder::draw_peers(report)?),
+        ("pictures/wavefronts", wavefronts::draw(report)?),
+        ("pictures/roofline", roofline::draw(report)?),
+        ("pictures/map", map::draw(report)?),
+        ("pictures/lengths", lengths::draw(report)?),
+        ("pictures/blocks", blocks::draw(report)?),
+        ("pictures/swizzle", swizzle::draw()?),
+        ("pictures/mma", fragments::draw_mma()?),
+        ("pictures/wgmma", fragments::draw_wgmma()?),
+        ("pictures/ring", ring::draw()?),
     ] {
         pictures.push(Picture {
-            path: format!("docs/pictures/{name}.svg"),
+            path: format!("docs/{name}.svg"),
             svg,
         });
     }

@@ -1,9 +1,12 @@
 //! Bar charts: a name, a bar and a text behind it on each line, over a labelled axis.
 
-use super::canvas::{Area, Drawn, Look, Paint, heading, heading_height, width_of};
+use super::canvas::{
+    Area, DrawError, Drawn, Look, Paint, WIDTH, heading, heading_height, picture, width_of,
+};
 use plotters::coord::ranged1d::{SegmentValue, SegmentedCoord};
 use plotters::coord::types::{RangedCoordf64, RangedCoordusize};
 use plotters::prelude::*;
+use std::ops::Range;
 
 /// The height of a line.
 const STEP: i32 = 20;
@@ -11,8 +14,14 @@ const STEP: i32 = 20;
 /// The height of the axis, with the numbers and their unit below it.
 const AXIS: i32 = 34;
 
+/// The distance from one chart to the next.
+const GAP: i32 = 12;
+
 /// The distance from a bar's end to the text behind it.
 const TEXT_GAP: i32 = 5;
+
+/// The distance from a value to its note.
+const NOTE_GAP: i32 = 6;
 
 /// A piece of a bar.
 pub struct Part {
@@ -26,15 +35,40 @@ pub struct Bar {
     pub name: String,
     /// The pieces from left to right; none where nothing was measured.
     pub parts: Vec<Part>,
-    /// The text behind the bar.
+    /// The value behind the bar, and a note behind that.
     pub text: String,
+    pub note: String,
+    /// The least and the largest value of which the bar is a mean.
+    pub range: Option<Range<f64>>,
     /// The value that a tick across the bar marks.
     pub tick: Option<f64>,
 }
 
 impl Bar {
-    fn length(&self) -> f64 {
-        self.parts.iter().map(|part| part.length).sum()
+    /// Makes a bar of one piece, or none where nothing was measured.
+    pub fn new(name: impl Into<String>, length: Option<f64>, text: impl Into<String>) -> Self {
+        let part = length.map(|length| Part {
+            length,
+            paint: Paint::Blue,
+        });
+        Self {
+            name: name.into(),
+            parts: part.into_iter().collect(),
+            text: text.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the value at the right end of everything that is drawn of it.
+    fn end(&self) -> f64 {
+        let length: f64 = self.parts.iter().map(|part| part.length).sum();
+        let range = self.range.as_ref().map_or(0.0, |range| range.end);
+        length.max(range).max(self.tick.unwrap_or_default())
+    }
+
+    /// Returns the width of the texts behind it.
+    fn texts_width(&self) -> i32 {
+        Look::BODY.width(&self.text) + NOTE_GAP + Look::NOTE.width(&self.note)
     }
 }
 
@@ -64,10 +98,7 @@ impl Chart {
 
     /// Returns the value at the right end of the axis.
     fn largest(&self) -> f64 {
-        let ends = self
-            .bars
-            .iter()
-            .flat_map(|bar| [bar.length(), bar.tick.unwrap_or(0.0)]);
+        let ends = self.bars.iter().map(Bar::end);
         ends.fold(self.mark.unwrap_or_default(), f64::max)
             .max(f64::MIN_POSITIVE)
     }
@@ -81,6 +112,11 @@ impl Chart {
         }
     }
 
+    /// Returns the height of all of it.
+    pub fn height(&self, width: i32) -> i32 {
+        self.heading_height(width) + self.plot_height()
+    }
+
     /// Draws it into an area, its bars from `below` on; a chart without bars is its heading.
     pub fn draw(&self, area: &Area<'_>, below: i32) -> Drawn {
         heading(area, &self.title, &self.note)?;
@@ -88,9 +124,9 @@ impl Chart {
             return Ok(());
         }
         let (_, plot) = area.split_vertically(below);
-        let texts = Look::BODY.widest(self.bars.iter().map(|bar| &*bar.text));
+        let texts = self.bars.iter().map(Bar::texts_width).max();
         let mut chart = ChartBuilder::on(&plot)
-            .margin_right(texts + TEXT_GAP + 1)
+            .margin_right(texts.unwrap_or_default() + TEXT_GAP)
             .y_label_area_size(self.names_width())
             .x_label_area_size(AXIS)
             .build_cartesian_2d(
@@ -132,25 +168,49 @@ impl Chart {
             let mut start = 0.0;
             for part in &bar.parts {
                 let end = start + part.length;
-                area.draw(&block(start, end, place, 4, part.paint))?;
+                area.draw(&block(start, end, place, part.paint))?;
                 start = end;
             }
-            if let Some(tick) = bar.tick {
-                let across = Rectangle::new([(-1, -8), (1, 8)], Paint::Ink.color().filled());
-                area.draw(&(EmptyElement::at((tick, SegmentValue::CenterOf(place))) + across))?;
-            }
-            let text = Text::new(bar.text.clone(), (TEXT_GAP, 0), Look::BODY.style());
-            area.draw(&(EmptyElement::at((start, SegmentValue::CenterOf(place))) + text))?;
+            draw_marks(area, place, bar)?;
+            self.draw_texts(area, place, bar)?;
         }
         if let Some(value) = self.mark {
-            let ends = vec![
-                (value, SegmentValue::Exact(0)),
-                (value, SegmentValue::Exact(self.bars.len())),
-            ];
+            let top = SegmentValue::Exact(self.bars.len());
+            let ends = vec![(value, SegmentValue::Exact(0)), (value, top)];
             area.draw(&PathElement::new(ends, Paint::Red.color()))?;
         }
         Ok(())
     }
+
+    /// Writes a bar's texts behind it, right of the mark, which crosses none.
+    fn draw_texts(&self, area: &Plot<'_>, place: usize, bar: &Bar) -> Drawn {
+        let end = bar.end().max(self.mark.unwrap_or_default());
+        let mut x = TEXT_GAP;
+        for (look, words) in [(Look::BODY, &bar.text), (Look::NOTE, &bar.note)] {
+            if !words.is_empty() {
+                let text = Text::new(words.clone(), (x, 0), look.style());
+                let at = (end, SegmentValue::CenterOf(place));
+                area.draw(&(EmptyElement::at(at) + text))?;
+                x += look.width(words) + NOTE_GAP;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn draw_marks(area: &Plot<'_>, place: usize, bar: &Bar) -> Drawn {
+    if let Some(range) = &bar.range {
+        let ends = [range.start, range.end].map(|value| (value, SegmentValue::CenterOf(place)));
+        area.draw(&PathElement::new(ends.to_vec(), Paint::Ink.color()))?;
+    }
+    let range = bar.range.iter();
+    let whiskers = range.flat_map(|range| [(range.start, 4), (range.end, 4)]);
+    for (value, half_height) in whiskers.chain(bar.tick.map(|tick| (tick, 8))) {
+        let corners = [(-1, -half_height), (1, half_height)];
+        let across = Rectangle::new(corners, Paint::Ink.color().filled());
+        area.draw(&(EmptyElement::at((value, SegmentValue::CenterOf(place))) + across))?;
+    }
+    Ok(())
 }
 
 /// Returns a number of an axis without digits that say nothing.
@@ -166,19 +226,36 @@ type Segment = SegmentValue<usize>;
 type Plot<'a> =
     DrawingArea<SVGBackend<'a>, Cartesian2d<RangedCoordf64, SegmentedCoord<RangedCoordusize>>>;
 
-/// Returns a piece of the bar at a place, which leaves a margin above and below itself.
-fn block(
-    start: f64,
-    end: f64,
-    place: usize,
-    margin: u32,
-    paint: Paint,
-) -> Rectangle<(f64, Segment)> {
+/// The margin above and below a bar.
+const MARGIN: u32 = 4;
+
+/// Returns a piece of the bar at a place.
+fn block(start: f64, end: f64, place: usize, paint: Paint) -> Rectangle<(f64, Segment)> {
     let corners = [
         (start, SegmentValue::Exact(place)),
         (end, SegmentValue::Exact(place + 1)),
     ];
     let mut piece = Rectangle::new(corners, paint.color().filled());
-    piece.set_margin(margin, margin, 0, 0);
+    piece.set_margin(MARGIN, MARGIN, 0, 0);
     piece
+}
+
+/// Returns a picture of the charts that have bars, below each other.
+pub fn stacked(title: &str, charts: &[Chart]) -> Result<String, DrawError> {
+    let width = WIDTH as i32;
+    let shown: Vec<&Chart> = charts
+        .iter()
+        .filter(|chart| !chart.bars.is_empty())
+        .collect();
+    let heights = shown.iter().map(|chart| chart.height(width) + GAP);
+    picture(title, heights.sum(), |area| {
+        let mut top = 0;
+        for chart in shown {
+            let height = chart.height(width);
+            let part = area.clone().shrink((0, top), (width, height));
+            chart.draw(&part, chart.heading_height(width))?;
+            top += height + GAP;
+        }
+        Ok(())
+    })
 }

@@ -132,7 +132,7 @@ fn draw_element(area: &Area<'_>, place: Element, lane: usize, paint: Paint) -> D
         area.draw(&Rectangle::new(corners, Paint::Ink.color()))?;
     }
     let look = Look {
-        size: 8.0,
+        size: 9.0,
         is_bold: is_shown,
         ..Look::BODY.at(Anchor::Middle)
     };

@@ -8,8 +8,8 @@ use fragments::{LANES, mma_accumulator, mma_operand, packed_in, wgmma_accumulato
 use ptx::Module;
 use ptx::case::{Argument, Buffer, Case, ElementType, Filling, Verdict};
 use results::judge::{View, verdict};
-use results::table::{Kind, ProblemPlace, Row, Table};
-use results::testing::{SCALAR, US, scenario, timed};
+use results::table::{Kind, ProblemPlace, Row, Run, Table};
+use results::testing::{PeerArm, SCALAR, US, scenario, timed};
 use roxmltree::{Document, Node};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -177,6 +177,39 @@ fn wavefronts_and_times_are_those_of_the_fastest_variant() {
     assert_eq!((wmma.wavefronts, wmma.conflicts), (Some(4e6), Some(5e5)));
     // 132 SMs, 1 GHz.
     assert!((wmma.least_us.unwrap() - 4e6 / 132.0 / 1000.0).abs() < 1e-9);
+}
+
+/// Returns the words of a picture about a run.
+fn words_of(draw: fn(&Report<'_>) -> Result<String, DrawError>, run: &Run) -> Vec<String> {
+    let svg = draw(&verdict::report(View::alone(run))).unwrap();
+    texts(&svg).into_iter().map(|text| text.words).collect()
+}
+
+#[track_caller]
+fn assert_says(words: &[String], expected: &[&str]) {
+    for text in expected {
+        assert!(words.iter().any(|word| word == text), "{text}: {words:?}");
+    }
+}
+
+#[test]
+fn the_ladder_says_how_long_a_stage_takes_and_what_was_claimed() {
+    let run = timed(US);
+    assert_says(&words_of(ladder::draw, &run), &["15.0", "1.33x (1.10)"]);
+    let alone = run.without(|row| row.base().is_some());
+    assert_says(&words_of(ladder::draw, &alone), &["15.0", "(1.10)"]);
+}
+
+#[test]
+fn peers_are_drawn_by_kind_and_type() {
+    let mut run = timed(US);
+    for (shape, us) in [("mission", 40.0), ("wide", 10.0), ("big", 5.0)] {
+        run = run.peers(shape, 10.0, &[PeerArm::right("torch-default", us)]);
+    }
+    let small = ["Small grids f16", "2.00x", "1.00x to 4.00x, 2 problems"];
+    assert_says(&words_of(ladder::draw_peers, &run), &small);
+    let large = ["Large grids f16", "0.50x", "0.50x to 0.50x, 1 problem"];
+    assert_says(&words_of(ladder::draw_peers, &run), &large);
 }
 
 #[test]

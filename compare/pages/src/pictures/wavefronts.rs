@@ -184,19 +184,9 @@ fn count_bar(kernel: &Kernel) -> Bar {
 }
 
 fn time_bar(kernel: &Kernel) -> Bar {
-    match kernel.us {
-        Some(us) => Bar {
-            name: String::new(),
-            parts: vec![Part {
-                length: us,
-                paint: Paint::Blue,
-            }],
-            text: three_digits(us),
-            tick: kernel.least_us,
-        },
-        None => Bar {
-            text: "not measured".into(),
-            ..Bar::default()
-        },
+    let text = kernel.us.map_or("not measured".into(), three_digits);
+    Bar {
+        tick: kernel.least_us,
+        ..Bar::new("", kernel.us, text)
     }
 }
