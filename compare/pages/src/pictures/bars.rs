@@ -47,13 +47,16 @@ pub struct Bar {
 impl Bar {
     /// Makes a bar of one piece, or none where nothing was measured.
     pub fn new(name: impl Into<String>, length: Option<f64>, text: impl Into<String>) -> Self {
-        let part = length.map(|length| Part {
-            length,
-            paint: Paint::Blue,
-        });
+        let mut parts = Vec::new();
+        if let Some(value) = length {
+            parts.push(Part {
+                length: value,
+                paint: Paint::Blue,
+            });
+        }
         Self {
             name: name.into(),
-            parts: part.into_iter().collect(),
+            parts,
             text: text.into(),
             ..Self::default()
         }
@@ -157,7 +160,7 @@ impl Chart {
         match segment {
             SegmentValue::CenterOf(place) if self.has_names => {
                 let bar = self.bars.iter().rev().nth(*place);
-                bar.map(|bar| bar.name.clone()).unwrap_or_default()
+                bar.map_or(String::new(), |named| named.name.clone())
             }
             _ => String::new(),
         }
@@ -203,8 +206,8 @@ fn draw_marks(area: &Plot<'_>, place: usize, bar: &Bar) -> Drawn {
         let ends = [range.start, range.end].map(|value| (value, SegmentValue::CenterOf(place)));
         area.draw(&PathElement::new(ends.to_vec(), Paint::Ink.color()))?;
     }
-    let range = bar.range.iter();
-    let whiskers = range.flat_map(|range| [(range.start, 4), (range.end, 4)]);
+    let ranges = bar.range.iter();
+    let whiskers = ranges.flat_map(|range| [(range.start, 4), (range.end, 4)]);
     for (value, half_height) in whiskers.chain(bar.tick.map(|tick| (tick, 8))) {
         let corners = [(-1, -half_height), (1, half_height)];
         let across = Rectangle::new(corners, Paint::Ink.color().filled());

@@ -6,6 +6,7 @@ use super::multiprocessors;
 use crate::counted;
 use crate::ladder;
 use common::metric::Metric;
+use common::problem::Shape;
 use plotters::prelude::*;
 use results::judge::View;
 use results::judge::best;
@@ -68,11 +69,11 @@ pub fn grid(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Option<
     let kernel = stage
         .variant(subject.name())?
         .instance(place.dtype, shape.head_dim)?;
-    let tiles = shape.seq_q.div_ceil(kernel.facts.block_m) * shape.heads_q * shape.batch;
-    let items = tiles as u64 * u64::from(kernel.facts.cluster);
+    let tiles = row_tiles(&shape, kernel.facts.block_m);
+    let items = tiles * u64::from(kernel.facts.cluster);
     let sms = u64::from(multiprocessors(view)?);
     let per_sm = blocks_per_sm(view, &subject, place.instance()?)?;
-    let stays = stays(view, stage, &subject);
+    let stays = stays(view, stage, &subject).unwrap_or_default();
     Some(Grid {
         blocks: if stays {
             items.min(per_sm * sms)
@@ -100,22 +101,20 @@ fn blocks_per_sm(view: &View<'_>, subject: &Subject, instance: Instance) -> Opti
     (blocks > 0).then_some(u64::from(blocks))
 }
 
+/// Returns the tiles of rows of a problem.
+fn row_tiles(shape: &Shape, block_m: usize) -> u64 {
+    (shape.seq_q.div_ceil(block_m) * shape.heads_q * shape.batch) as u64
+}
+
 /// Returns whether a kernel's blocks take several tiles: the emulator, which has fewer places for
 /// them than a GPU, launched fewer blocks than there are tiles.
-fn stays(view: &View<'_>, stage: &StageMeta, subject: &Subject) -> bool {
+fn stays(view: &View<'_>, stage: &StageMeta, subject: &Subject) -> Option<bool> {
     let place = stage.first_place();
-    let launched = view
-        .table
-        .row(subject, Kind::Counters(place.clone()))
-        .and_then(|row| row.value(Metric::LaunchBlocks));
-    let variant = stage.variant(subject.name());
-    let kernel = variant.and_then(|variant| variant.claims_kernel(place.dtype));
-    let tiles = place.extents().zip(kernel).map(|(shape, kernel)| {
-        shape.seq_q.div_ceil(kernel.facts.block_m) * shape.heads_q * shape.batch
-    });
-    launched
-        .zip(tiles)
-        .is_some_and(|(blocks, tiles)| blocks < tiles as f64)
+    let counters = view.table.row(subject, Kind::Counters(place.clone()))?;
+    let launched = counters.value(Metric::LaunchBlocks)?;
+    let kernel = stage.variant(subject.name())?.claims_kernel(place.dtype)?;
+    let tiles = row_tiles(&place.extents()?, kernel.facts.block_m);
+    Some(launched < tiles as f64)
 }
 
 /// The width of the names, the SMs in a line, the side of an SM, and the distance between stages.
@@ -124,15 +123,15 @@ const SMS: i32 = 44;
 const SIDE: i32 = 5;
 const STEP: i32 = 40;
 
-const NOTE: &str = "Each square is an SM in the last round of the grid: the darker, the more of its places \
-                    have a block; pale ones have none. The variant of each stage that is fastest at the \
-                    problem. ";
+const NOTE: &str = "\
+    Each square is an SM in the last round of the grid: the darker, the more of its places have \
+    a block; pale ones have none. The variant of each stage that is fastest at the problem.";
 
 /// Returns the picture.
 pub fn draw(report: &Report<'_>) -> Result<String, DrawError> {
     let view = &report.view;
     let gpu = view.gpu().unwrap_or("no GPU");
-    let note = format!("{NOTE}{gpu}.");
+    let note = format!("{NOTE} {gpu}.");
     let top = heading_height(&note, WIDTH as i32);
     let stages = view.stages.iter();
     let rungs: Vec<&StageMeta> = stages.filter(|stage| stage.role == Role::Rung).collect();
@@ -156,8 +155,8 @@ pub fn draw(report: &Report<'_>) -> Result<String, DrawError> {
     })
 }
 
-fn draw_grid(area: &Area<'_>, grid: Option<&Grid>) -> Drawn {
-    let Some(grid) = grid else {
+fn draw_grid(area: &Area<'_>, launch: Option<&Grid>) -> Drawn {
+    let Some(grid) = launch else {
         return Look::NOTE.write(area, "not compiled for this GPU", (0, 8));
     };
     for (sm, blocks) in grid.last_round().into_iter().enumerate() {

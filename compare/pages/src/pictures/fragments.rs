@@ -59,9 +59,10 @@ pub fn wgmma_accumulator(thread: usize, index: usize) -> Element {
 /// The colours of the four registers of an operand.
 const REGISTERS: [Paint; 4] = [Paint::Blue, Paint::Green, Paint::Amber, Paint::Violet];
 
-const MMA_NOTE: &str = "Numbers: the lane that holds the element. Colours: the registers a0, a1, a2 and a3 of the \
-                        operand, and the accumulators' values that become them by rounding. Framed: lane 5. Every \
-                        lane has its elements already: P never leaves registers.";
+const MMA_NOTE: &str = "\
+    Numbers: the lane that holds the element. Colours: the registers a0, a1, a2 and a3 of the \
+    operand, and the accumulators' values that become them by rounding. Framed: lane 5. Every \
+    lane has its elements already: P never leaves registers.";
 
 /// Returns the picture of two accumulators of mma.m16n8k16 and the operand that they become.
 pub fn draw_mma() -> Result<String, DrawError> {
@@ -139,9 +140,10 @@ fn draw_element(area: &Area<'_>, place: Element, lane: usize, paint: Paint) -> D
     look.write(area, &lane.to_string(), (left + CELL / 2, top + CELL / 2))
 }
 
-const WGMMA_NOTE: &str = "The first 8 of N columns of D, 16 rows for each of the four warps; the next 8 columns \
-                          lie in the next four registers of the same threads. Numbers: the lane. Blue: d0 and d1, \
-                          violet: d2 and d3. Framed: lane 5. Each warp has the accumulator of mma.m16n8k16.";
+const WGMMA_NOTE: &str = "\
+    The first 8 of N columns of D, 16 rows for each of the four warps; the next 8 columns lie in \
+    the next four registers of the same threads. Numbers: the lane. Blue: d0 and d1, violet: d2 \
+    and d3. Framed: lane 5. Each warp has the accumulator of mma.m16n8k16.";
 
 /// Returns the picture of the accumulator of a wgmma.
 pub fn draw_wgmma() -> Result<String, DrawError> {

@@ -82,8 +82,8 @@ impl Labels {
     /// not beside it. A label that finds no room is left out.
     pub fn put(&mut self, area: &Area<'_>, look: Look, text: &str, point: (i32, i32)) -> Drawn {
         for distance in (7..FAR).step_by(3) {
-            for Candidate { look, at } in candidates(look, point, distance) {
-                let frame = Frame::of_text(look, text, at);
+            for candidate in candidates(look, point, distance) {
+                let frame = Frame::of_text(candidate.look, text, candidate.at);
                 if !frame.is_within(self.within)
                     || self.taken.iter().any(|other| frame.overlaps(*other))
                 {
@@ -92,11 +92,11 @@ impl Labels {
                 self.taken.push(frame);
                 if distance > NEAR {
                     area.draw(&PathElement::new(
-                        vec![point, at],
+                        vec![point, candidate.at],
                         look.paint.color().mix(0.6),
                     ))?;
                 }
-                return look.write(area, text, at);
+                return candidate.look.write(area, text, candidate.at);
             }
         }
         Ok(())

@@ -65,16 +65,14 @@ fn lengths(report: &Report<'_>, head_dim: usize) -> Vec<Length> {
     let mut candidates = Vec::new();
     for place in distinct(timed.filter_map(Row::problem)) {
         if let Some(length) = length(place).filter(|length| length.shape.head_dim == head_dim) {
-            let measured = series(report, &[place]).len();
-            candidates.push((length.shape.seq_q, measured, place.size(), length));
+            candidates.push((series(report, &[place]).len(), length));
         }
     }
-    candidates.sort_by_key(|(length, measured, size, _)| (*length, *measured, *size));
+    candidates.retain(|(measured, _)| *measured > 0);
+    candidates
+        .sort_by_key(|(measured, length)| (length.shape.seq_q, *measured, length.place.size()));
     let mut lengths: Vec<Length> = Vec::new();
-    for (_, measured, _, length) in candidates {
-        if measured == 0 {
-            continue;
-        }
+    for (_, length) in candidates {
         match lengths.last_mut() {
             Some(last) if last.shape.seq_q == length.shape.seq_q => *last = length,
             _ => lengths.push(length),
@@ -109,14 +107,13 @@ fn series(report: &Report<'_>, places: &[&ProblemPlace]) -> Vec<Series> {
     }
     let peer_rows = view.table.peer_times().filter(|row| !is_ours(view, row));
     for peer in distinct(peer_rows.map(|row| row.subject.clone())) {
-        let time = |place: &ProblemPlace| {
-            let mut rows = arms(&view.table, place);
-            rows.find(|row| row.subject == peer && row.failure().is_none())
-        };
         all.push(Series {
             name: peer.to_string(),
             is_ours: false,
-            rates: rates_at(places, time),
+            rates: rates_at(places, |place| {
+                let mut rows = arms(&view.table, place);
+                rows.find(|row| row.subject == peer && row.failure().is_none())
+            }),
         });
     }
     all.retain(|series| series.rates.iter().any(Option::is_some));
@@ -160,8 +157,8 @@ pub fn draw(report: &Report<'_>) -> Result<String, DrawError> {
     let mut charts = HEAD_DIMS.map(|head_dim| rates(report, head_dim)).to_vec();
     charts.retain(|rates| !rates.lengths.is_empty());
     let note = format!(
-        "{}, f16, full mask. Thick and blue: the main path, alone, or beside peers where it was timed \
-         there only. Thin: peers. Below each length batch x heads.",
+        "{}, f16, full mask. Thick and blue: the main path, alone, or beside peers where it was \
+         timed there only. Thin: peers. Below each length batch x heads.",
         report.view.gpu().unwrap_or("no GPU")
     );
     let top = heading_height(&note, WIDTH as i32);

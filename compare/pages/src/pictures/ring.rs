@@ -18,7 +18,7 @@ const USE: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
     pub slot: usize,
-    /// The parity of its phase, of both mbarriers of the slot.
+    /// The parity of its phases of both mbarriers.
     pub parity: usize,
     pub requested: usize,
     pub landed: usize,
@@ -86,10 +86,10 @@ const STRIP: i32 = 17;
 /// Returns the picture.
 pub fn draw() -> Result<String, DrawError> {
     let note = format!(
-        "Tile t lies in slot t % {SLOTS}, and both waits for it ask for parity t / {SLOTS} % 2. Amber: under \
-         way, from its request on; blue: used. A phase of the mbarrier \
-         “full” ends when all bytes are there, one of “empty” when everybody has read the tile: grey, with \
-         its parity. The loader asks for the slot's next tile when “empty” has ended."
+        "Tile t lies in slot t % {SLOTS}, and its phases of both mbarriers have parity \
+         t / {SLOTS} % 2. Amber: under way, from its request on; blue: used. A phase of “full” \
+         ends when all bytes are there, one of “empty” when everybody has read the tile: grey, \
+         with its parity. The loader asks for the slot's next tile when “empty” has ended."
     );
     let top = heading_height(&note, WIDTH as i32);
     let tiles = tiles(SLOTS, TILES);

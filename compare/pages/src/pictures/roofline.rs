@@ -39,7 +39,7 @@ pub struct Roofs {
 /// Returns the main path at its two problems: those kernels whose time and bytes are known.
 pub fn points(report: &Report<'_>) -> Vec<Point> {
     let mut points = Vec::new();
-    for stage in &*report.view.stages {
+    for stage in report.view.stages {
         if stage.role == Role::Rung {
             for place in ladder::places(stage) {
                 points.extend(point(report, stage, &place));
@@ -114,27 +114,36 @@ struct Axes {
 }
 
 impl Axes {
-    fn around(points: &[Point], roofs: Option<Roofs>) -> Self {
+    fn around(points: &[Point], measured: Option<Roofs>) -> Self {
         let mut intensities: Vec<f64> = points.iter().map(|point| point.intensity).collect();
         let mut rates: Vec<f64> = points.iter().map(|point| point.tflops).collect();
-        if let Some(roofs) = roofs {
+        if let Some(roofs) = measured {
             intensities.push(2.0 * roofs.tflops / roofs.terabytes_per_second);
             rates.push(1.2 * roofs.tflops);
         }
-        let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
-        let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         Self {
-            intensities: (least(&intensities) / 1.5).log2().floor().exp2()
-                ..largest(&intensities).log2().ceil().exp2(),
-            tflops: least(&rates).log2().floor().exp2()..largest(&rates),
+            intensities: rounded_down(&intensities, 1.5)..rounded_up(&intensities),
+            tflops: rounded_down(&rates, 1.0)..rates.into_iter().fold(0.0, f64::max),
         }
     }
+}
+
+/// Returns the power of 2 below the least of these values / `room`.
+fn rounded_down(values: &[f64], room: f64) -> f64 {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    (least / room).log2().floor().exp2()
+}
+
+/// Returns the power of 2 above the largest of these values.
+fn rounded_up(values: &[f64]) -> f64 {
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    largest.log2().ceil().exp2()
 }
 
 type Logarithmic = LogCoord<f64>;
 type Plot<'a> = DrawingArea<SVGBackend<'a>, Cartesian2d<Logarithmic, Logarithmic>>;
 
-fn draw_chart(area: &Area<'_>, top: i32, points: &[Point], roofs: Option<Roofs>) -> Drawn {
+fn draw_chart(area: &Area<'_>, top: i32, points: &[Point], measured: Option<Roofs>) -> Drawn {
     if points.is_empty() {
         return Look::BODY.write(
             area,
@@ -142,7 +151,7 @@ fn draw_chart(area: &Area<'_>, top: i32, points: &[Point], roofs: Option<Roofs>)
             (0, top + 20),
         );
     }
-    let axes = Axes::around(points, roofs);
+    let axes = Axes::around(points, measured);
     let mut chart = ChartBuilder::on(area)
         .margin_top(top)
         .margin_right(12)
@@ -166,10 +175,10 @@ fn draw_chart(area: &Area<'_>, top: i32, points: &[Point], roofs: Option<Roofs>)
         .y_desc("TFLOP/s")
         .draw()?;
     let plot = chart.plotting_area();
-    if let Some(roofs) = roofs {
+    if let Some(roofs) = measured {
         draw_roofs(plot, roofs)?;
     }
-    draw_points(area, plot, points, roofs)
+    draw_points(area, plot, points, measured)
 }
 
 fn draw_roofs(plot: &Plot<'_>, roofs: Roofs) -> Drawn {
@@ -187,7 +196,12 @@ fn draw_roofs(plot: &Plot<'_>, roofs: Roofs) -> Drawn {
 }
 
 /// Draws the points and the labels of these and of the roofs.
-fn draw_points(area: &Area<'_>, plot: &Plot<'_>, points: &[Point], roofs: Option<Roofs>) -> Drawn {
+fn draw_points(
+    area: &Area<'_>,
+    plot: &Plot<'_>,
+    points: &[Point],
+    measured: Option<Roofs>,
+) -> Drawn {
     let (across, down) = plot.get_pixel_range();
     let mut labels = Labels::within(Frame {
         left: across.start,
@@ -207,7 +221,7 @@ fn draw_points(area: &Area<'_>, plot: &Plot<'_>, points: &[Point], roofs: Option
         area.draw(&dot)?;
         dots.push((at, point));
     }
-    if let Some(roofs) = roofs {
+    if let Some(roofs) = measured {
         label_roofs(area, plot, &mut labels, roofs)?;
     }
     for (at, point) in dots {

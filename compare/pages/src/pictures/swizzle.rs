@@ -81,8 +81,9 @@ const CELL: i32 = 18;
 /// The distance from one layout to the next.
 const STEP: i32 = 178;
 
-const NOTE: &str = "A tile of 8 rows of 128 bytes. Columns: the 32 banks in groups of four. Numbers: the \
-                    16-byte chunk of the row that lies there. Blue: chunk 2 of each row, which one ldmatrix reads.";
+const NOTE: &str = "\
+    A tile of 8 rows of 128 bytes. Columns: the 32 banks in groups of four. Numbers: the 16-byte \
+    chunk of the row that lies there. Blue: chunk 2 of each row, which one ldmatrix reads.";
 
 /// Returns the picture.
 pub fn draw() -> Result<String, DrawError> {

@@ -13,6 +13,7 @@ use results::testing::{PeerArm, SCALAR, US, scenario, timed};
 use roxmltree::{Document, Node};
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::sync::LazyLock;
 use swizzle::Layout;
 
 /// A text of an SVG, and the place that it takes in DejaVu Sans.
@@ -75,7 +76,7 @@ fn attribute<'a>(node: Node<'a, '_>, name: &str) -> &'a str {
 }
 
 /// Runs `check` on the report of every committed table.
-fn each_report(check: impl Fn(&Report<'_>)) {
+fn each_report(mut check: impl FnMut(&Report<'_>)) {
     let results = results::testing::results();
     let stages = stages::builds().unwrap();
     for gpu in results.gpus.keys() {
@@ -84,15 +85,16 @@ fn each_report(check: impl Fn(&Report<'_>)) {
     }
 }
 
-/// Runs `check` on the pictures of every committed table.
-fn each_picture(check: impl Fn(&Picture)) {
-    each_report(|report| pictures(report).unwrap().iter().for_each(&check));
-}
+/// The pictures of every committed table.
+static COMMITTED: LazyLock<Vec<Picture>> = LazyLock::new(|| {
+    let mut committed = Vec::new();
+    each_report(|report| committed.extend(pictures(report).unwrap()));
+    committed
+});
 
 #[test]
 fn no_text_reaches_into_another_or_out_of_its_picture() {
-    each_picture(|picture| {
-        let Picture { path, svg } = picture;
+    for Picture { path, svg } in &*COMMITTED {
         let document = Document::parse(svg).unwrap();
         let view_box = document.root_element().attribute("viewBox").unwrap();
         let height: i32 = view_box.rsplit(' ').next().unwrap().parse().unwrap();
@@ -112,12 +114,12 @@ fn no_text_reaches_into_another_or_out_of_its_picture() {
                 );
             }
         }
-    });
+    }
 }
 
 #[test]
 fn every_colour_of_a_picture_has_another_one_in_the_dark() {
-    each_picture(|Picture { path, svg }| {
+    for Picture { path, svg } in &*COMMITTED {
         let document = Document::parse(svg).unwrap();
         for node in document.descendants() {
             for name in ["fill", "stroke"] {
@@ -126,7 +128,7 @@ fn every_colour_of_a_picture_has_another_one_in_the_dark() {
                 assert!(colour == "none" || svg.contains(&rule), "{path}: {rule}");
             }
         }
-    });
+    }
 }
 
 #[test]
@@ -179,8 +181,11 @@ fn wavefronts_and_times_are_those_of_the_fastest_variant() {
     assert!((wmma.least_us.unwrap() - 4e6 / 132.0 / 1000.0).abs() < 1e-9);
 }
 
+/// A function that draws a picture.
+type Draw = fn(&Report<'_>) -> Result<String, DrawError>;
+
 /// Returns the words of a picture about a run.
-fn words_of(draw: fn(&Report<'_>) -> Result<String, DrawError>, run: &Run) -> Vec<String> {
+fn words_of(draw: Draw, run: &Run) -> Vec<String> {
     let svg = draw(&verdict::report(View::alone(run))).unwrap();
     texts(&svg).into_iter().map(|text| text.words).collect()
 }
