@@ -4,7 +4,7 @@ use super::bars::tick_label;
 use super::canvas::{
     Anchor, Area, DrawError, Drawn, Look, Paint, WIDTH, heading, heading_height, picture,
 };
-use super::labels::{Frame, Labels};
+use super::labels::{Frame, Label, Labels, Side};
 use crate::counted;
 use crate::ladder;
 use common::metric::Metric;
@@ -279,13 +279,14 @@ fn draw_series(area: &Area<'_>, plot: &Plot<'_>, rates: &Rates) -> Drawn {
         }
         avoid_line(&mut labels, plot, &line);
         if let Some(last) = line.last() {
-            ends.push((plot.map_coordinate(last), &series.name, paint));
+            ends.push(Label {
+                look: Look::NOTE.painted(paint),
+                text: series.name.clone(),
+                point: plot.map_coordinate(last),
+            });
         }
     }
-    for (at, name, paint) in ends {
-        labels.put(area, Look::NOTE.painted(paint), name, at)?;
-    }
-    Ok(())
+    labels.put_all(area, Side::Right, ends)
 }
 
 /// Keeps labels off a line.

@@ -3,7 +3,7 @@
 
 use super::bars::tick_label;
 use super::canvas::{Anchor, Area, DrawError, Drawn, Look, Paint, heading, picture};
-use super::labels::{Frame, Labels};
+use super::labels::{Frame, Label, Labels, Side};
 use crate::counted::{self, GLOBAL_BYTES};
 use crate::ladder;
 use common::metric::Metric;
@@ -224,13 +224,21 @@ fn draw_points(
     if let Some(roofs) = measured {
         label_roofs(area, plot, &mut labels, roofs)?;
     }
-    for (at, point) in dots {
-        let paint = if point.is_large {
-            Paint::Blue
-        } else {
-            Paint::Violet
-        };
-        labels.put(area, Look::BODY.painted(paint), &point.stage, at)?;
+    for (side, is_large, paint) in [
+        (Side::Right, true, Paint::Blue),
+        (Side::Left, false, Paint::Violet),
+    ] {
+        let mut own = Vec::new();
+        for (at, point) in &dots {
+            if point.is_large == is_large {
+                own.push(Label {
+                    look: Look::BODY.painted(paint),
+                    text: point.stage.clone(),
+                    point: *at,
+                });
+            }
+        }
+        labels.put_all(area, side, own)?;
     }
     Ok(())
 }
@@ -248,11 +256,10 @@ fn label_roofs(area: &Area<'_>, plot: &Plot<'_>, labels: &mut Labels, roofs: Roo
     look.at(Anchor::End).write(area, &product, above)?;
     let ridge = tflops / terabytes_per_second;
     let middle = (plot.get_x_range().start * ridge).sqrt();
-    let copy = format!("copy, {terabytes_per_second:.2} TB/s");
-    labels.put(
-        area,
+    let label = Label {
         look,
-        &copy,
-        plot.map_coordinate(&(middle, middle * terabytes_per_second)),
-    )
+        text: format!("copy, {terabytes_per_second:.2} TB/s"),
+        point: plot.map_coordinate(&(middle, middle * terabytes_per_second)),
+    };
+    labels.put(area, Side::Right, &label)
 }

@@ -82,8 +82,9 @@ const CELL: i32 = 18;
 const STEP: i32 = 178;
 
 const NOTE: &str = "\
-    A tile of 8 rows of 128 bytes. Columns: the 32 banks in groups of four. Numbers: the 16-byte \
-    chunk of the row that lies there. Blue: chunk 2 of each row, which one ldmatrix reads.";
+    A tile of 8 rows of 128 bytes. Columns: the 32 banks in groups of four, below each its first \
+    bank. Numbers: the 16-byte chunk of the row that lies there. Blue: chunk 2 of each row, which \
+    one ldmatrix reads.";
 
 /// Returns the picture.
 pub fn draw() -> Result<String, DrawError> {
