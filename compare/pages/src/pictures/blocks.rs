@@ -117,15 +117,20 @@ fn stays(view: &View<'_>, stage: &StageMeta, subject: &Subject) -> Option<bool> 
     Some(launched < tiles as f64)
 }
 
-/// The width of the names, the SMs in a line, the side of an SM, and the distance between stages.
+/// The distance from one problem to the next.
+const COLUMN: i32 = 217;
+
+/// The width of the names, the SMs in a line, the width of an SM and the height of a line, and the
+/// distance between stages.
 const NAMES: i32 = 86;
-const SMS: i32 = 44;
-const SIDE: i32 = 5;
+const SMS: usize = 44;
+const SIDE: i32 = 4;
+const LINE: i32 = 5;
 const STEP: i32 = 40;
 
 const NOTE: &str = "\
-    Each square is an SM in the last round of the grid: the darker, the more of its places have \
-    a block; pale ones have none. The variant of each stage that is fastest at the problem.";
+    The SMs in the last round of the grid, 44 in a strip: the darker, the more of their places \
+    have a block; pale ones have none. The variant of each stage that is fastest at the problem.";
 
 /// Returns the picture.
 pub fn draw(report: &Report<'_>) -> Result<String, DrawError> {
@@ -142,8 +147,8 @@ pub fn draw(report: &Report<'_>) -> Result<String, DrawError> {
             let y = top + 20 + STEP * index as i32;
             Look::BODY.write(area, &counted::title(stage), (0, y + 8))?;
             for (column, place) in ladder::places(stage).iter().enumerate() {
-                let x = NAMES + (SMS * SIDE + 1) * column as i32;
-                let part = area.clone().shrink((x, y), (SMS * SIDE - 6, STEP));
+                let x = NAMES + COLUMN * column as i32;
+                let part = area.clone().shrink((x, y), (COLUMN - 7, STEP));
                 draw_grid(&part, grid(view, stage, place).as_ref())?;
                 if index == 0 {
                     let title = format!("{} {}", place.shape, ladder::extents(&place.shape));
@@ -159,13 +164,18 @@ fn draw_grid(area: &Area<'_>, launch: Option<&Grid>) -> Drawn {
     let Some(grid) = launch else {
         return Look::NOTE.write(area, "not compiled for this GPU", (0, 8));
     };
-    for (sm, blocks) in grid.last_round().into_iter().enumerate() {
-        let side = SIDE - 1;
-        let (left, top) = (sm as i32 % SMS * side, sm as i32 / SMS * side);
-        let corners = [(left, top), (left + side - 1, top + side - 1)];
-        let share = blocks as f64 / grid.per_sm as f64;
-        let colour = Paint::Blue.color().mix(0.15 + 0.85 * share);
-        area.draw(&Rectangle::new(corners, colour.filled()))?;
+    for (line, sms) in grid.last_round().chunks(SMS).enumerate() {
+        let top = LINE * line as i32;
+        let mut left = 0;
+        // SMs that have as many blocks as their neighbours are one piece.
+        for alike in sms.chunk_by(|a, b| a == b) {
+            let right = left + SIDE * alike.len() as i32;
+            let share = alike[0] as f64 / grid.per_sm as f64;
+            let colour = Paint::Blue.color().mix(0.15 + 0.85 * share);
+            let corners = [(left, top), (right - 1, top + LINE - 1)];
+            area.draw(&Rectangle::new(corners, colour.filled()))?;
+            left = right;
+        }
     }
-    Look::NOTE.write(area, &grid.words(), (0, 22))
+    Look::NOTE.write(area, &grid.words(), (0, 24))
 }

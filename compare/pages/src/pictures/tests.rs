@@ -92,21 +92,46 @@ static COMMITTED: LazyLock<Vec<Picture>> = LazyLock::new(|| {
     committed
 });
 
+/// Returns the frame of a picture.
+fn whole(document: &Document<'_>) -> Frame {
+    let view_box = attribute(document.root_element(), "viewBox");
+    let height = view_box.rsplit(' ').next().unwrap();
+    Frame {
+        left: 0,
+        top: 0,
+        right: WIDTH as i32,
+        bottom: height.parse().unwrap(),
+    }
+}
+
+#[test]
+fn no_bar_reaches_out_of_its_picture() {
+    for Picture { path, svg } in &*COMMITTED {
+        let document = Document::parse(svg).unwrap();
+        for node in document
+            .descendants()
+            .filter(|node| node.has_tag_name("rect"))
+        {
+            let [left, top, width, height] = ["x", "y", "width", "height"]
+                .map(|name| attribute(node, name).parse::<i32>().unwrap());
+            let frame = Frame {
+                left,
+                top,
+                right: left + width,
+                bottom: top + height,
+            };
+            assert!(frame.is_within(whole(&document)), "{path}: {frame:?}");
+        }
+    }
+}
+
 #[test]
 fn no_text_reaches_into_another_or_out_of_its_picture() {
     for Picture { path, svg } in &*COMMITTED {
         let document = Document::parse(svg).unwrap();
-        let view_box = document.root_element().attribute("viewBox").unwrap();
-        let height: i32 = view_box.rsplit(' ').next().unwrap().parse().unwrap();
-        let whole = Frame {
-            left: 0,
-            top: 0,
-            right: WIDTH as i32,
-            bottom: height,
-        };
         let texts = texts(svg);
         for (place, text) in texts.iter().enumerate() {
-            assert!(text.frame.is_within(whole), "{path}: {text:?}");
+            assert!(text.frame.is_within(whole(&document)), "{path}: {text:?}");
             for other in &texts[..place] {
                 assert!(
                     !text.frame.overlaps(other.frame),
