@@ -35,6 +35,11 @@ const OTHERS: &[Row] = &[
     row("exit", CONTROL),
     row("trap", CONTROL),
     row(
+        "call.uni (result), callee, (argument0)",
+        "a function of the module, in its caller's place; `__assertfail` is a trap, `vprintf` \
+         prints nothing",
+    ),
+    row(
         "setp.lt.s32 %p1, %r1, %r2",
         "comparison, alone or combined with a predicate",
     ),
@@ -332,8 +337,9 @@ mod tests {
         format!(
             ".version 8.0\n.target sm_90a\n.address_size 64\n\
              .visible .entry kernel(.param .u64 argument)\n{{\n.reg .pred %p<8>;\n.reg .b16 \
-             %rs<8>;\n.reg .b32 %r<16>;\n.reg .f32 %f<16>;\n.reg .b64 %rd<8>;\n{instruction};\n\
-             end:\nret;\n}}\n"
+             %rs<8>;\n.reg .b32 %r<16>;\n.reg .f32 %f<16>;\n.reg .b64 %rd<8>; .param .b32 result; \
+             .param .b32 argument0;\n{instruction};\nend:\nret;\n}}\n\
+             .func (.param .b32 to) callee(.param .b32 from)\n{{\nret;\n}}\n"
         )
     }
 

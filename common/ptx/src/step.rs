@@ -267,7 +267,8 @@ pub(crate) enum Op {
     Compare(Box<Compare>),
     Branch(u32),
     Exit,
-    Trap,
+    /// The end of the launch, and why.
+    Trap(&'static str),
     Load(Box<Access>),
     Store(Box<Access>),
     Atomic(Box<Atomic>),

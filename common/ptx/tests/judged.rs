@@ -498,3 +498,106 @@ fn lanes_of_a_warp_that_store_different_values_to_one_place_race() {
 fn warps_that_store_one_value_to_one_place_race() {
     assert_named(&lanes_store("%r3"), &warp_launch(64), "race", &["// store"]);
 }
+
+const FUNCTIONS: &str = include_str!("kernels/functions.ptx");
+
+fn functions_launch() -> Case {
+    let to = buffer("to", ElementType::I32, 64, true);
+    case(64, vec![to], vec![address("to")])
+}
+
+#[test]
+fn functions_take_and_return_values() {
+    let verdict = assert_quiet(FUNCTIONS, &functions_launch());
+    let mut expected: Vec<u32> = (1..=64).collect();
+    expected[0] = 7;
+    assert_eq!(words_of(&verdict.outputs[0]), expected);
+}
+
+#[test]
+fn a_race_between_functions_is_named_in_them_and_where_they_are_called() {
+    let text = edited(FUNCTIONS, "// barrier", "");
+    assert_named(
+        &text,
+        &functions_launch(),
+        "race",
+        &["// write", "// call of write", "// read", "// call of read"],
+    );
+}
+
+/// Returns why the entry is refused.
+fn refusal(text: &str) -> String {
+    let module = Module::parse("tests/kernel.ptx", text).unwrap();
+    module.entry("neighbours").unwrap_err().to_string()
+}
+
+#[test]
+fn what_a_call_cannot_reach_is_refused_by_name() {
+    for (call, reason) in [
+        (
+            "call.uni %rd1, (param0), prototype;",
+            "a call through a register (`%rd1`) is not implemented",
+        ),
+        (
+            "call.uni sqrt, (param0);",
+            "`sqrt` has no body in this module",
+        ),
+        (
+            "call.uni write, (%r1);",
+            "`%r1` is no variable of `.param` space of the caller",
+        ),
+        (
+            "call.uni write;",
+            "`write` has 0 variables here, where it declares 1",
+        ),
+        ("call.uni;", "it names no function"),
+    ] {
+        let text = edited(FUNCTIONS, "// call of write", call);
+        let place = line_of(FUNCTIONS, "// call of write");
+        let error = refusal(&text);
+        assert!(
+            error.starts_with(&format!("{place}: `call.uni`: {reason}")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn recursion_is_refused_by_name() {
+    let text = FUNCTIONS.replacen("address_of, (param0)", "read, (param0)", 2);
+    let error = refusal(&text);
+    assert!(error.contains("`read` calls itself"), "{error}");
+}
+
+#[test]
+fn a_prototype_alone_is_no_call() {
+    let text = edited(
+        FUNCTIONS,
+        "// barrier",
+        "bar.sync 0; prototype : .callprototype (.param .b32 _) _ (.param .b32 _);",
+    );
+    assert_quiet(&text, &functions_launch());
+}
+
+#[test]
+fn a_failed_assertion_is_a_trap() {
+    let text = edited(
+        FUNCTIONS,
+        "// barrier",
+        "bar.sync 0; setp.eq.u32 %p1, %r1, 5; @%p1 call __assertfail, (param0);",
+    );
+    let all = said(&judge(&text, &functions_launch()));
+    assert!(all.contains("an assertion failed"), "{all}");
+}
+
+#[test]
+fn a_function_keeps_its_shared_variable_from_call_to_call() {
+    let own = ".shared .align 4 .b8 tile[256];";
+    let text = FUNCTIONS.replacen(&format!("{own}\n"), "", 1);
+    let inside = text.replacen(
+        "(.param .b32 index)\n{",
+        &format!("(.param .b32 index)\n{{\n{own}"),
+        1,
+    );
+    assert_quiet(&inside, &functions_launch());
+}

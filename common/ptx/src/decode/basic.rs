@@ -17,8 +17,9 @@ impl Decoder<'_> {
                 });
                 Ok(Op::Nothing)
             }
-            "ret" | "exit" | "ret.uni" => Ok(Op::Exit),
-            "trap" => Ok(Op::Trap),
+            "ret" | "ret.uni" => Ok(self.returns(text)),
+            "exit" => Ok(Op::Exit),
+            "trap" => Ok(Op::Trap("trap was executed")),
             "griddepcontrol.wait" | "griddepcontrol.launch_dependents" | "nanosleep.u32" => {
                 Ok(Op::Nothing)
             }

@@ -2,6 +2,7 @@
 
 mod atomics;
 mod basic;
+mod calls;
 mod copies;
 mod matrix;
 mod names;
@@ -109,6 +110,10 @@ struct Decoder<'a> {
     bank_words: u32,
     fragments: HashSet<Slot>,
     is_inline: bool,
+    /// The functions whose bodies are open, outermost first.
+    calls: Vec<String>,
+    /// The lines of the calls of these functions, innermost first.
+    callers: Vec<Place>,
 }
 
 /// Instructions with the same key share a site.
@@ -134,6 +139,8 @@ pub(crate) fn decode(module: &Module, entry: &Entry, mut body: Scanner<'_>) -> R
         bank_words: 0,
         fragments: HashSet::new(),
         is_inline: false,
+        calls: Vec::new(),
+        callers: Vec::new(),
     };
     decoder.read(&mut body)?;
     decoder.finish(entry)
@@ -184,7 +191,7 @@ impl Decoder<'_> {
             }
             return self.names.declare(line, text);
         }
-        if text.is_empty() {
+        if text.is_empty() || declares_targets(text) {
             return Ok(());
         }
         let (predicate, instruction) = match text.strip_prefix('@') {
@@ -204,8 +211,11 @@ impl Decoder<'_> {
             operands: &operands,
         };
         let guard = self.guard(line, predicate)?;
-        let op = self.op(&instruction_text)?;
         self.opcodes.insert(opcode.to_owned());
+        if matches!(opcode, "call" | "call.uni") {
+            return self.call(&instruction_text, guard);
+        }
+        let op = self.op(&instruction_text)?;
         let site = self.site(line);
         self.steps.push(Step {
             op,
@@ -229,13 +239,8 @@ impl Decoder<'_> {
 
     /// Returns the site of the instruction at hand: its source line, or that of the PTX text.
     fn site(&mut self, line: u32) -> Site {
-        let mut frames = useful(self.places.frames(), self.is_inline);
-        if frames.is_empty() {
-            frames.push(Place {
-                file: self.module.file.clone(),
-                line,
-            });
-        }
+        let mut frames = self.frames(line);
+        frames.extend_from_slice(&self.callers);
         let key = SiteKey { frames, line };
         if let Some(&known) = self.sites.get(&key) {
             return known;
@@ -243,6 +248,18 @@ impl Decoder<'_> {
         let site = Site::new(&key.frames[0], key.frames.clone());
         self.sites.insert(key, site);
         site
+    }
+
+    /// Returns the source lines of the instruction at hand, or that of the PTX text.
+    fn frames(&self, line: u32) -> Vec<Place> {
+        let mut frames = useful(self.places.frames(), self.is_inline);
+        if frames.is_empty() {
+            frames.push(Place {
+                file: self.module.file.clone(),
+                line,
+            });
+        }
+        frames
     }
 
     fn op(&mut self, text: &Text<'_>) -> Result<Op> {
@@ -263,7 +280,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn finish(mut self, entry: &Entry) -> Result<Program> {
+    fn resolve_jumps(&mut self) -> Result<()> {
         for jump in &self.jumps {
             let Some(&target) = self.labels.get(&jump.label) else {
                 let reason = format!("there is no label `{}`", jump.label);
@@ -271,6 +288,11 @@ impl Decoder<'_> {
             };
             self.steps[jump.step].op = Op::Branch(target);
         }
+        Ok(())
+    }
+
+    fn finish(mut self, entry: &Entry) -> Result<Program> {
+        self.resolve_jumps()?;
         let mut held = self.fragments.clone();
         for bank in &self.banks {
             held.extend(bank.registers.iter().copied());
@@ -303,4 +325,12 @@ impl Decoder<'_> {
             opcodes: self.opcodes.into_iter().collect(),
         }))
     }
+}
+
+/// Returns whether a statement names what a call through a register may reach.
+fn declares_targets(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(_, rest)| {
+        let declared = rest.trim_start();
+        declared.starts_with(".callprototype") || declared.starts_with(".calltargets")
+    })
 }

@@ -23,6 +23,22 @@ struct Scope {
     first: u32,
 }
 
+/// A variable by its name and the function that declares it, if any does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Variable {
+    function: Option<String>,
+    name: String,
+}
+
+/// The names of a body whose function calls another one.
+#[derive(Debug)]
+struct Caller {
+    symbols: HashMap<String, Constant>,
+    /// The function that is called, and its first scope.
+    callee: String,
+    first_scope: usize,
+}
+
 pub(super) struct Names<'a> {
     module: &'a Module,
     scopes: Vec<Scope>,
@@ -30,7 +46,12 @@ pub(super) struct Names<'a> {
     most_registers: u32,
     constants: Vec<Constant>,
     known_constants: HashMap<Constant, Slot>,
+    /// The variables and parameters of the body at hand.
     symbols: HashMap<String, Constant>,
+    /// The module's variables that have their memory, and those of functions that outlive a call.
+    placed: HashMap<Variable, Constant>,
+    /// The functions whose bodies are open, outermost first.
+    functions: Vec<Caller>,
     static_shared_bytes: u32,
     dynamic_alignment: u32,
     local_bytes: u32,
@@ -55,6 +76,8 @@ impl<'a> Names<'a> {
             constants: Vec::new(),
             known_constants: HashMap::new(),
             symbols,
+            placed: HashMap::new(),
+            functions: Vec::new(),
             static_shared_bytes: 0,
             dynamic_alignment: 1,
             local_bytes: 0,
@@ -80,6 +103,30 @@ impl<'a> Names<'a> {
                 self.symbols.remove(&name);
             }
         }
+    }
+
+    /// Enters the body of a function, which sees its own names alone and finds its parameters and
+    /// results where the caller has put them.
+    pub(super) fn enter_function(&mut self, name: &str, bound: HashMap<String, Constant>) {
+        self.functions.push(Caller {
+            symbols: std::mem::replace(&mut self.symbols, bound),
+            callee: name.to_owned(),
+            first_scope: self.scopes.len(),
+        });
+        self.enter();
+    }
+
+    /// Returns to the caller's names. The body has closed its scope.
+    pub(super) fn leave_function(&mut self) {
+        if let Some(caller) = self.functions.pop() {
+            self.symbols = caller.symbols;
+        }
+    }
+
+    /// Returns the place of a variable in the thread's own memory.
+    pub(super) fn local(&self, name: &str) -> Option<Constant> {
+        let place = self.symbols.get(name).copied();
+        place.filter(|it| matches!(it, Constant::Local(_)))
     }
 
     /// Reads a declaration of registers or of a variable.
@@ -118,11 +165,29 @@ impl<'a> Names<'a> {
     }
 
     fn declare_variable(&mut self, declaration: Declaration) -> Result<()> {
-        let place = self.place(&declaration);
+        let place = match (self.functions.last(), declaration.kind) {
+            (Some(caller), Kind::Shared | Kind::Global | Kind::Constant) => {
+                let function = Some(caller.callee.clone());
+                self.place_once(function, &declaration)
+            }
+            _ => self.place(&declaration),
+        };
         let scope = self.scopes.last_mut().expect("the body's scope is open");
         scope.variables.push(declaration.name.clone());
         self.symbols.insert(declaration.name, place);
         Ok(())
+    }
+
+    /// Gives a variable that outlives a call its memory, the same for all who name it.
+    fn place_once(&mut self, function: Option<String>, declaration: &Declaration) -> Constant {
+        let name = declaration.name.clone();
+        let variable = Variable { function, name };
+        if let Some(&known) = self.placed.get(&variable) {
+            return known;
+        }
+        let place = self.place(declaration);
+        self.placed.insert(variable, place);
+        place
     }
 
     /// Gives a variable its memory.
@@ -153,7 +218,8 @@ impl<'a> Names<'a> {
     }
 
     fn find_register(&self, name: &str) -> Option<Slot> {
-        for scope in self.scopes.iter().rev() {
+        let first = self.functions.last().map_or(0, |caller| caller.first_scope);
+        for scope in self.scopes[first..].iter().rev() {
             for registers in scope.registers.iter().rev() {
                 let slot = match registers.count {
                     None => (registers.name == name).then_some(registers.first),
@@ -197,8 +263,7 @@ impl<'a> Names<'a> {
         let Some(declaration) = module.variables.iter().find(|it| it.name == name) else {
             return Err(Refusal::invalid(line, format!("`{name}` is not declared")));
         };
-        let place = self.place(declaration);
-        self.symbols.insert(name.to_owned(), place);
+        let place = self.place_once(None, declaration);
         Ok(self.constant(place))
     }
 

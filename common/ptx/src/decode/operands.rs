@@ -134,6 +134,13 @@ pub(super) fn list(operand: &str) -> Vec<&str> {
     }
 }
 
+/// Returns the elements of `(a, b)`.
+pub(super) fn list_in(operand: &str) -> Vec<&str> {
+    let inner = operand.trim_start_matches('(').trim_end_matches(')');
+    let parts = inner.split(',').map(str::trim);
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
 /// Splits `symbol+16` and `%r1+-8`.
 fn split_offset(text: &str) -> Option<(&str, i64)> {
     let plus = text.rfind('+')?;

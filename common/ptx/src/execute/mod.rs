@@ -196,7 +196,7 @@ impl<'a> Frame<'a> {
             Op::Atomic(atomic) => self.atomic(atomic, site),
             Op::Pack { to, parts, bits } => self.pack(*to, parts, *bits),
             Op::Unpack { from, parts, bits } => self.unpack(*from, parts, *bits),
-            Op::Trap => self.thread.trap("trap was executed".to_owned(), site),
+            Op::Trap(reason) => self.thread.trap((*reason).to_owned(), site),
             Op::ToShared { .. }
             | Op::FromShared { .. }
             | Op::IsShared { .. }

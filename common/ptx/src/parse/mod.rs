@@ -3,6 +3,7 @@
 
 mod declaration;
 pub(crate) mod error;
+mod function;
 mod literal;
 pub(crate) mod places;
 pub(crate) mod scan;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 pub(crate) use declaration::{Declaration, Kind};
 pub(crate) use error::Refusal;
+pub(crate) use function::Function;
 pub(crate) use literal::{float_literal, integer_literal};
 
 use error::ParseError;
@@ -51,6 +53,7 @@ pub struct Module {
     pub(crate) variables: Vec<Declaration>,
     pub(crate) places: Places,
     entries: Vec<Entry>,
+    functions: Vec<Function>,
 }
 
 impl Module {
@@ -68,6 +71,7 @@ impl Module {
             variables: Vec::new(),
             places: Places::default(),
             entries: Vec::new(),
+            functions: Vec::new(),
         };
         module.read(text).map_err(|refusal| refusal.of_file(file))?;
         Ok(module)
@@ -84,6 +88,9 @@ impl Module {
                         let mut entry = read_entry(line, words)?;
                         entry.body = scanner.position();
                         self.entries.push(entry);
+                    } else if has_word(words, ".func") {
+                        let function = Function::read(line, words, scanner.position());
+                        self.functions.push(function);
                     }
                     scanner.skip_block()?;
                 }
@@ -144,9 +151,18 @@ impl Module {
         Ok(entry)
     }
 
+    /// Finds a function that has a body.
+    pub(crate) fn function(&self, name: &str) -> Option<&Function> {
+        self.functions.iter().find(|it| it.name == name)
+    }
+
     /// Returns the text of an entry's body.
     pub(crate) fn body(&self, entry: &Entry) -> Scanner<'_> {
         Scanner::at(&self.text, entry.body)
+    }
+
+    pub(crate) fn function_body(&self, function: &Function) -> Scanner<'_> {
+        Scanner::at(&self.text, function.body)
     }
 }
 

@@ -153,7 +153,7 @@ fn refusals_name_the_line() {
     for (body, message) in [
         (
             entry("call f, ();"),
-            "kernel.ptx:9: `call` is not implemented",
+            "kernel.ptx:9: `call`: `f` has no body in this module",
         ),
         (
             entry("mov.u32 %r1, %clock;"),
