@@ -534,6 +534,11 @@ impl Thread<'_> {
         unsafe { tma::emulator_tma_store_wait_read(self.0, newest, site.site) }
     }
 
+    /// Waits until all but the `newest` groups of stores have written global memory.
+    pub fn tma_store_wait(self, newest: u32, site: Site) {
+        tma::wait_written(self.0, newest, site.site);
+    }
+
     /// Stores 16 bytes to block `rank`. `shared` and `object` are addresses in this block's shared
     /// memory, which stand for the same places there.
     pub fn store_async(

@@ -219,7 +219,10 @@ pub(crate) struct Unread<'a> {
 pub(crate) struct Stores {
     /// The stores that may not have read shared memory yet, as far as the thread knows.
     unread: VecDeque<Transfer>,
+    /// The last store of each group that may not have read shared memory yet.
     groups: VecDeque<u32>,
+    /// The last store of each group that may not have written global memory yet.
+    unwritten: VecDeque<u32>,
     issued: u32,
     /// The judge's agents for their reads of shared memory and for their writes of global memory.
     pub(crate) agents: Option<[Agent; 2]>,
@@ -238,6 +241,7 @@ impl Stores {
 
     pub(crate) fn commit(&mut self) {
         self.groups.push_back(self.issued);
+        self.unwritten.push_back(self.issued);
     }
 
     /// Waits until all groups but the `newest` ones have read shared memory, and calls `read` for
@@ -255,6 +259,13 @@ impl Stores {
             read(&store);
         }
         Some(last)
+    }
+
+    /// Notes that all groups but the `newest` ones have written global memory. Returns the number of
+    /// the last store among them.
+    pub(crate) fn wait_written(&mut self, newest: usize) -> Option<u32> {
+        let covered = self.unwritten.len().saturating_sub(newest);
+        self.unwritten.drain(..covered).next_back()
     }
 
     /// Returns the oldest store that may not have read shared memory yet.

@@ -214,7 +214,14 @@ const OTHERS: &[Row] = &[
         COPY,
     ),
     row("cp.async.bulk.commit_group", COPY),
-    row("cp.async.bulk.wait_group.read 0", COPY),
+    row(
+        "cp.async.bulk.wait_group.read 0",
+        "waits until TMA stores have read shared memory",
+    ),
+    row(
+        "cp.async.bulk.wait_group 0",
+        "waits until TMA stores have written global memory, too",
+    ),
     row("prefetch.tensormap [%rd1]", "demands a tensor map"),
     row(
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r1], {%r2, %r3, %r4, %r5}, \
@@ -365,7 +372,6 @@ mod tests {
             "add.rz.f32 %f1, %f2, %f3",
             "atom.global.add.s8 %r1, [%rd1], 1",
             "red.global.add.v2.f32 [%rd1], {%f1, %f2}",
-            "cp.async.bulk.wait_group 0",
             "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2, %r3, %r4}, \
              {%r5, %r6}, {%r1, %r2}",
         ] {

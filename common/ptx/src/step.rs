@@ -340,6 +340,7 @@ pub(crate) enum Op {
     TmaLoad(Box<Box4>),
     TmaStore(Box<Box4>),
     TmaStoreCommit,
+    TmaStoreWaitRead(u32),
     TmaStoreWait(u32),
     StoreAsync {
         to: Address,

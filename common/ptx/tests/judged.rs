@@ -601,3 +601,80 @@ fn a_function_keeps_its_shared_variable_from_call_to_call() {
     );
     assert_quiet(&inside, &functions_launch());
 }
+
+const STORED_THEN_READ: &str = include_str!("kernels/stored_then_read.ptx");
+
+fn stored_then_read_launch() -> Case {
+    let stored = buffer("stored", ElementType::F16, 512, true);
+    let read = buffer("read", ElementType::I32, 32, true);
+    case(
+        32,
+        vec![stored, read],
+        vec![address("stored"), address("read"), rows("stored", 8)],
+    )
+}
+
+#[test]
+fn what_a_store_has_written_is_read_after_the_wait_for_its_writes() {
+    let verdict = assert_quiet(STORED_THEN_READ, &stored_then_read_launch());
+    assert_eq!(words_of(&verdict.outputs[0]), [0x3C00_3C00; 256]);
+    assert_eq!(words_of(&verdict.outputs[1]), [2 * 0x3C00_3C00; 32]);
+}
+
+/// Returns the kernel with this in place of the wait for the store's writes.
+fn without_the_wait_for_writes(wait: &str) -> String {
+    edited(STORED_THEN_READ, "// wait", wait)
+}
+
+#[test]
+fn a_wait_for_the_source_alone_does_not_cover_what_a_store_writes() {
+    let text = without_the_wait_for_writes("cp.async.bulk.wait_group.read 0;");
+    for read in ["// read by the same thread", "// load", "// read by all"] {
+        let launch = stored_then_read_launch();
+        assert_named(&text, &launch, "race", &["// store", read]);
+        assert_named(&text, &launch, "without .read", &["// store", read]);
+    }
+}
+
+#[test]
+fn a_wait_that_leaves_the_newest_group_does_not_cover_its_store() {
+    let text = without_the_wait_for_writes("cp.async.bulk.wait_group 1;");
+    assert_named(
+        &text,
+        &stored_then_read_launch(),
+        "race",
+        &["// store", "// read by the same thread"],
+    );
+}
+
+#[test]
+fn a_store_that_is_read_before_its_wait_is_named() {
+    let early = "	ld.global.u32 %r9, [%rd1]; // early";
+    let text = edited(STORED_THEN_READ, "// read early", early);
+    assert_named(
+        &text,
+        &stored_then_read_launch(),
+        "race",
+        &["// store", "// early"],
+    );
+}
+
+#[test]
+fn a_wait_for_the_source_comes_before_the_wait_for_the_writes() {
+    let both = "cp.async.bulk.wait_group.read 0; cp.async.bulk.wait_group 0;";
+    assert_quiet(
+        &without_the_wait_for_writes(both),
+        &stored_then_read_launch(),
+    );
+}
+
+#[test]
+fn a_completed_store_is_told_to_others_by_a_barrier_alone() {
+    let text = edited(STORED_THEN_READ, "// barrier", "");
+    assert_named(
+        &text,
+        &stored_then_read_launch(),
+        "race",
+        &["// store", "// read by all"],
+    );
+}

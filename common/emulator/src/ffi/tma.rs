@@ -262,13 +262,31 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    let run = context.run();
-    if !run.reaches(Sync::StoreWaitRead, site) {
+    if context.run().reaches(Sync::StoreWaitRead, site) {
+        wait_read(context, newest_groups as usize);
+    }
+}
+
+/// Waits until all groups but the newest ones have written global memory, too.
+pub(crate) fn wait_written(context: &ThreadContext, newest_groups: u32, site: Site) {
+    let (run, newest) = (context.run(), newest_groups as usize);
+    if !run.reaches(Sync::StoreWait, site) {
         return;
     }
+    wait_read(context, newest);
     let mut all_stores = run.stores.borrow_mut();
     let stores = stores_of(&mut all_stores, context.thread);
-    let last = stores.wait_read(newest_groups as usize, |store| {
+    let last = stores.wait_written(newest);
+    if let (Some(number), Some([_, writes])) = (last, stores.agents) {
+        run.judge(|judge| judge.complete(context.thread, writes, number));
+    }
+}
+
+fn wait_read(context: &ThreadContext, newest: usize) {
+    let run = context.run();
+    let mut all_stores = run.stores.borrow_mut();
+    let stores = stores_of(&mut all_stores, context.thread);
+    let last = stores.wait_read(newest, |store| {
         if !run.acts_at_issue {
             // SAFETY: when it was issued, its box was found to lie in the block's shared memory;
             // the launch's caller vouches for the map's tensor.

@@ -74,6 +74,8 @@ pub(crate) enum AsyncHint {
     SlotInUse { loads: bool },
     /// The source of a TMA store is overwritten.
     StoreNotRead,
+    /// What a TMA store writes is read or written before the store is complete.
+    StoreNotWritten,
     /// The writer has not fenced, or too late for the reader to know.
     NotFenced,
     /// No fence stands between the write and the operation.

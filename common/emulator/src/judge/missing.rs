@@ -184,6 +184,13 @@ impl AsyncHint {
                  tma_store_commit and tma_store_wait_read are missing before this access (and, \
                  for other threads, a barrier after the wait)"
             }
+            Self::StoreNotWritten => {
+                "A tma_store writes these bytes until the thread that issued it has waited for its \
+                 group as a whole (cp.async.bulk.wait_group without .read: \
+                 tma_store_wait_read says that shared memory was read, and nothing of the writes): \
+                 such a wait is missing before this access (and, for other threads, a barrier \
+                 after it)"
+            }
             Self::NotFenced if raw.second.is_some_and(|side| side.how == How::TmaWrite) => {
                 "What a thread stores before a tma_load into the same bytes may land on top of \
                  the box, unless that thread's fence_proxy_async() stands between: it is missing \

@@ -69,6 +69,7 @@ pub(crate) enum Sync {
     FenceProxy,
     StoreCommit,
     StoreWaitRead,
+    StoreWait,
     WgmmaFence,
     WgmmaCommit,
     WgmmaWait,
@@ -98,6 +99,7 @@ impl Sync {
             Self::FenceProxy => "fence_proxy_async",
             Self::StoreCommit => "tma_store_commit",
             Self::StoreWaitRead => "tma_store_wait_read",
+            Self::StoreWait => "tma_store_wait",
             Self::WgmmaFence => "wgmma_fence",
             Self::WgmmaCommit => "wgmma_commit",
             Self::WgmmaWait => "wgmma_wait",
@@ -814,6 +816,9 @@ fn race_hint(earlier: Side, later: Side, is_first_write: bool) -> Hint {
     }
     if earlier.how == How::StoreRead {
         return Hint::Async(AsyncHint::StoreNotRead);
+    }
+    if earlier.how == How::StoreWrite {
+        return Hint::Async(AsyncHint::StoreNotWritten);
     }
     if earlier.how == How::WgmmaRead && !is_first_write {
         return Hint::Async(AsyncHint::OperandInUse);

@@ -15,8 +15,8 @@ impl Decoder<'_> {
                 Ok(Op::MbarrierArriveAfterCopies(self.address_at(text, 0)?))
             }
             "cp.async.bulk.commit_group" => Ok(Op::TmaStoreCommit),
-            // Without .read it waits for the writes as well, which nobody in the block is told of.
-            "cp.async.bulk.wait_group.read" => Ok(Op::TmaStoreWait(self.number(text, 0)?)),
+            "cp.async.bulk.wait_group.read" => Ok(Op::TmaStoreWaitRead(self.number(text, 0)?)),
+            "cp.async.bulk.wait_group" => Ok(Op::TmaStoreWait(self.number(text, 0)?)),
             "prefetch.tensormap" | "prefetch.param.tensormap" => {
                 Ok(Op::PrefetchMap(self.address_at(text, 0)?))
             }

@@ -91,7 +91,8 @@ impl Frame<'_> {
             // SAFETY: see PrefetchMap.
             Op::TmaStore(copy) => unsafe { thread.tma_store(&self.box_copy(copy), site) },
             Op::TmaStoreCommit => thread.tma_store_commit(site),
-            Op::TmaStoreWait(newest) => thread.tma_store_wait_read(*newest, site),
+            Op::TmaStoreWaitRead(newest) => thread.tma_store_wait_read(*newest, site),
+            Op::TmaStoreWait(newest) => thread.tma_store_wait(*newest, site),
             _ => {}
         }
     }
