@@ -317,7 +317,10 @@ impl Block {
             return Err(self.collective_mismatch(first_party, Some(party(warp * 32, call)), rule));
         }
         for (first_warp, first) in &named.arrived {
-            if *first_warp != warp {
+            // Who then waits has given the first signal itself.
+            let waits_for_itself =
+                first.kind() == Kind::NamedArrive && call.kind() == Kind::NamedSync;
+            if *first_warp != warp || waits_for_itself {
                 continue;
             }
             let rule = format!(

@@ -496,9 +496,9 @@ impl Thread<'_> {
         unsafe { mbarrier::emulator_fence_mbarrier_init(self.0, site.site) }
     }
 
+    /// Fences what the thread has stored, the mbarriers that it has initialised among it.
     pub fn fence_proxy_async(self, site: Site) {
-        // SAFETY: see barrier.
-        unsafe { tma::emulator_fence_proxy_async(self.0, site.site) }
+        tma::fence_proxy_and_mbarriers(self.0, site.site);
     }
 
     /// # Safety

@@ -234,6 +234,21 @@ impl Run {
     /// Refuses the end of a block in which bytes have come that no thread has observed.
     pub(crate) fn check_end(&self) -> Result<(), Fault> {
         let mut block = self.block.borrow_mut();
+        if let Some(arrival) = self.judge(|judge| judge.late_arrival()).flatten() {
+            return Err(Fault::Mbarrier {
+                block: block.index(),
+                thread: arrival.thread,
+                operation: "mbarrier_arrive".to_owned(),
+                offset: arrival.offset,
+                reason: format!(
+                    "block {} of the cluster may have ended before it, and its shared memory be \
+                     another block's: a thread of that block must wait for the phase, or for all \
+                     at the cluster's barrier, before it exits",
+                    arrival.rank
+                ),
+                place: arrival.site.place(),
+            });
+        }
         let Some((offset, incoming)) = block.mbarriers().unobserved() else {
             return Ok(());
         };
@@ -257,6 +272,7 @@ impl Run {
 
     pub(crate) fn exit(&self, thread: u32) -> Result<(), Fault> {
         self.check_exit(thread)?;
+        self.judge(|judge| judge.exits(thread));
         let mut block = self.block.borrow_mut();
         block.exit(thread)?;
         self.pass_cluster(&mut block);
@@ -461,7 +477,8 @@ impl Run {
                 let issued = unsafe { products.issue(warp, group, operands) }?;
                 let site = call.site.access_number();
                 self.judge(|judge| {
-                    judge.issue_product(warp, site, issued.number, issued.macs, issued.operands())
+                    let read = issued.operands(warp, judge.operand_rule());
+                    judge.issue_product(warp, site, issued.number, issued.macs, read)
                 });
                 for woken in &issued.woken {
                     self.judge(|judge| judge.products_complete(woken.warp, woken.covered));

@@ -38,6 +38,7 @@ pub use crate::judge::observed::{
     Does, Observations, Observed, Passed, Seen, Step, TensorRead, Watch,
 };
 pub use crate::judge::order::How;
+pub use crate::judge::wgmma::OperandRule;
 
 /// The most hazards that are described; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
@@ -51,6 +52,7 @@ pub struct Selection<'a> {
     pub suppress: Option<&'a Place>,
     pub watch: Option<Watch>,
     pub fence_rule: FenceRule,
+    pub operand_rule: OperandRule,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +106,7 @@ pub unsafe fn trace(
                 memory: &shared_memory,
                 watch: watch.as_ref(),
                 fence_rule: selection.fence_rule,
+                operand_rule: selection.operand_rule,
                 outcome: &mut outcome,
             };
             // SAFETY: passed on.

@@ -17,6 +17,7 @@ use crate::grid::Launch;
 use crate::judge::clocks::FenceRule;
 use crate::judge::memory::Memory;
 use crate::judge::observed::Watch;
+use crate::judge::wgmma::OperandRule;
 use crate::judge::{Judge, Outcome, Setup};
 use crate::layout::Layouts;
 use crate::run::{
@@ -71,6 +72,7 @@ pub(crate) struct Tracing<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     pub(crate) watch: Option<&'a Arc<Watch>>,
     pub(crate) fence_rule: FenceRule,
+    pub(crate) operand_rule: OperandRule,
     pub(crate) outcome: &'a mut Outcome,
 }
 
@@ -95,6 +97,7 @@ impl Tracing<'_> {
             program: source::image(),
             watch: self.watch.cloned(),
             fence_rule: self.fence_rule,
+            operand_rule: self.operand_rule,
         }
     }
 }

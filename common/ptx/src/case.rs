@@ -2,12 +2,12 @@
 //! nobody here wrote.
 
 use emulator::trace::{
-    Access, Allocation, Counted, FenceRule, Hazard, Memory, Selection, SyncSite,
+    Access, Allocation, Counted, FenceRule, Hazard, Memory, OperandRule, Selection, SyncSite,
 };
 use emulator::{Fault, Launch, Place, Schedule, TensorMap, TensorMapError};
 use thiserror::Error;
 
-use crate::execute::Invocation;
+use crate::execute::{Election, Invocation};
 use crate::isa::half::{from_bf16, from_e4m3, from_f16, to_bf16, to_e4m3, to_f16};
 use crate::program::Program;
 
@@ -69,7 +69,7 @@ impl ElementType {
 }
 
 /// The content of a buffer before the launch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Filling {
     Value(f64),
     /// The element's own index.
@@ -78,6 +78,8 @@ pub enum Filling {
     Random(u64),
     /// All ones: a NaN of every floating-point type.
     Unset,
+    /// These bytes, as many as the buffer has.
+    Bytes(Vec<u8>),
 }
 
 /// A buffer in global memory.
@@ -93,6 +95,9 @@ pub struct Buffer {
 
 impl Buffer {
     fn image(&self) -> Vec<u8> {
+        if let Filling::Bytes(bytes) = &self.filling {
+            return bytes.clone();
+        }
         let mut image = Vec::with_capacity(self.elements * self.element.bytes());
         let mut state = match self.filling {
             Filling::Random(seed) => seed,
@@ -100,6 +105,7 @@ impl Buffer {
         };
         for index in 0..self.elements {
             match self.filling {
+                Filling::Bytes(_) => {}
                 Filling::Value(value) => self.element.encode(value, &mut image),
                 Filling::Index => self.element.encode(index as f64, &mut image),
                 Filling::Random(_) => self.element.encode(draw(&mut state), &mut image),
@@ -123,7 +129,9 @@ fn draw(state: &mut u64) -> f64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapOver {
     pub buffer: String,
-    /// The elements of each dimension, innermost first; up to four.
+    /// The bytes before the tensor's first element.
+    pub offset: usize,
+    /// The elements of each dimension, innermost first; up to four, and a fifth of one element.
     pub extents: Vec<u64>,
     /// The bytes from one element of each outer dimension to the next.
     pub strides: Vec<u64>,
@@ -136,10 +144,27 @@ pub struct MapOver {
 /// A kernel's argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Argument {
-    /// The address of a buffer.
-    Address(String),
+    /// The address of a byte of a buffer.
+    Address {
+        buffer: String,
+        offset: usize,
+    },
     Scalar(ElementType, f64),
     Map(MapOver),
+    Bytes(Vec<u8>),
+    /// A structure that is zero but for its parts.
+    Structure {
+        bytes: usize,
+        parts: Vec<Part>,
+    },
+}
+
+/// A part of an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The bytes before it.
+    pub at: usize,
+    pub value: Argument,
 }
 
 /// A launch.
@@ -167,6 +192,14 @@ pub enum CaseError {
     },
     #[error("there is no buffer `{0}`")]
     NoBuffer(String),
+    #[error("buffer `{buffer}` is filled with {has} bytes, and has {takes}")]
+    Filling {
+        buffer: String,
+        takes: usize,
+        has: usize,
+    },
+    #[error("a part of an argument reaches byte {end} of {bytes}")]
+    Part { end: usize, bytes: usize },
     #[error("the tensor map over `{buffer}`: {error}")]
     Map {
         buffer: String,
@@ -179,7 +212,7 @@ pub enum CaseError {
         bytes: usize,
     },
     #[error(
-        "the tensor map over `{buffer}` has {extents} extents and {strides} strides; it has 1 to 4 dimensions, and a stride for each but the innermost"
+        "the tensor map over `{buffer}` has {extents} extents and {strides} strides; it has 1 to 4 dimensions and perhaps a fifth of one element, and a stride for each but the innermost"
     )]
     MapShape {
         buffer: String,
@@ -230,6 +263,7 @@ struct Image<'a> {
 
 impl<'a> Image<'a> {
     fn new(program: &Program, case: &'a Case) -> Result<Self, CaseError> {
+        check_fillings(&case.buffers)?;
         let mut buffers: Vec<Aligned> = case
             .buffers
             .iter()
@@ -287,6 +321,22 @@ impl<'a> Image<'a> {
     }
 }
 
+fn check_fillings(buffers: &[Buffer]) -> Result<(), CaseError> {
+    for buffer in buffers {
+        let takes = buffer.elements * buffer.element.bytes();
+        if let Filling::Bytes(bytes) = &buffer.filling
+            && bytes.len() != takes
+        {
+            return Err(CaseError::Filling {
+                buffer: buffer.name.clone(),
+                takes,
+                has: bytes.len(),
+            });
+        }
+    }
+    Ok(())
+}
+
 fn find(case: &Case, name: &str) -> Result<usize, CaseError> {
     case.buffers
         .iter()
@@ -300,10 +350,12 @@ fn encoded(
     argument: &Argument,
 ) -> Result<Vec<u8>, CaseError> {
     match argument {
-        Argument::Address(name) => {
-            let address = buffers[find(case, name)?].address() as u64;
-            Ok(address.to_ne_bytes().to_vec())
+        Argument::Address { buffer, offset } => {
+            let start = buffers[find(case, buffer)?].address() as u64;
+            Ok((start + *offset as u64).to_ne_bytes().to_vec())
         }
+        Argument::Bytes(bytes) => Ok(bytes.clone()),
+        Argument::Structure { bytes, parts } => structure(case, buffers, *bytes, parts),
         Argument::Scalar(element, value) => {
             let mut bytes = Vec::new();
             element.encode(*value, &mut bytes);
@@ -317,24 +369,51 @@ fn encoded(
     }
 }
 
+fn structure(
+    case: &Case,
+    buffers: &mut [Aligned],
+    bytes: usize,
+    parts: &[Part],
+) -> Result<Vec<u8>, CaseError> {
+    let mut all = vec![0; bytes];
+    for part in parts {
+        let value = encoded(case, buffers, &part.value)?;
+        let end = part.at.saturating_add(value.len());
+        let Some(place) = all.get_mut(part.at..end) else {
+            return Err(CaseError::Part { end, bytes });
+        };
+        place.copy_from_slice(&value);
+    }
+    Ok(all)
+}
+
+/// Returns the number of a map's dimensions without a fifth of one element.
+fn dimensions(map: &MapOver) -> Option<usize> {
+    let count = match map.extents.as_slice() {
+        [_, _, _, _, 1] => 4,
+        extents => extents.len(),
+    };
+    let is_shaped = (1..=4).contains(&count) && map.strides.len() + 1 == map.extents.len();
+    is_shaped.then_some(count)
+}
+
 fn encoded_map(
     map: &MapOver,
     buffer: &Buffer,
     image: &mut Aligned,
 ) -> Result<[u64; 16], CaseError> {
-    let (dimensions, strides) = (map.extents.len(), map.strides.len());
-    if !(1..=4).contains(&dimensions) || strides + 1 != dimensions {
+    let Some(count) = dimensions(map) else {
         return Err(CaseError::MapShape {
             buffer: map.buffer.clone(),
-            extents: dimensions,
-            strides,
+            extents: map.extents.len(),
+            strides: map.strides.len(),
         });
-    }
+    };
     let mut extents = [1; 4];
-    extents[..dimensions].copy_from_slice(&map.extents);
+    extents[..count].copy_from_slice(&map.extents[..count]);
     let mut all_strides = [16; 3];
-    all_strides[..strides].copy_from_slice(&map.strides);
-    let mut end = extents[0] * buffer.element.bytes() as u64;
+    all_strides[..count - 1].copy_from_slice(&map.strides[..count - 1]);
+    let mut end = map.offset as u64 + extents[0] * buffer.element.bytes() as u64;
     for (extent, stride) in extents[1..].iter().zip(all_strides) {
         end += extent.saturating_sub(1) * stride;
     }
@@ -346,7 +425,7 @@ fn encoded_map(
         });
     }
     let tensor = TensorMap {
-        base: image.address() as usize,
+        base: image.address() as usize + map.offset,
         extents,
         strides: all_strides,
         box_columns: map.box_columns,
@@ -387,6 +466,9 @@ pub struct Verdict {
     pub hazards: Vec<Hazard>,
     pub more_hazards: usize,
     pub findings: Vec<Finding>,
+    /// What comes of another election than the lowest lane's. The PTX ISA allows it; the hardware
+    /// is not known to make one, and CUTLASS counts on that.
+    pub election: Option<Failure>,
     pub counted: Counted,
     pub sync_sites: Vec<SyncSite>,
     /// The bytes of each output under the first schedule.
@@ -426,20 +508,23 @@ impl Case {
         &self,
         program: &Program,
         schedule: Schedule,
+        election: Election,
         suppress: Option<&Place>,
     ) -> Result<Ran, CaseError> {
         let mut image = Image::new(program, self)?;
         let parameters = image.parameters.address().cast_const().cast();
         // SAFETY: the parameters have the size and boundary that the entry declares.
         let invocation = unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
-        let launch = invocation.launch(&self.launch(schedule));
+        let electing = invocation.electing(election);
+        let launch = electing.launch(&self.launch(schedule));
         // SAFETY: buffers and parameters outlive the launch. A kernel that leaves them is stopped
         // where the judge or the system sees it; it was traced before.
         let result = unsafe { emulator::launch(&launch, suppress) };
         Ok(result.map(|()| image.outputs()))
     }
 
-    /// Traces the kernel under the first schedule, then runs it under all.
+    /// Traces the kernel under the first schedule, then runs it under all, and once more where
+    /// `elect.sync` elects another lane.
     ///
     /// # Errors
     ///
@@ -449,13 +534,15 @@ impl Case {
         let parameters = image.parameters.address().cast_const().cast();
         // SAFETY: as in run.
         let invocation = unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
-        let launch = invocation.launch(&self.launch(SCHEDULES[0]));
+        let electing = invocation.electing(Election::Lowest);
+        let launch = electing.launch(&self.launch(SCHEDULES[0]));
         let selection = Selection {
             suppress,
             fence_rule: FenceRule::Path,
+            operand_rule: OperandRule::OwnRows,
             ..Selection::default()
         };
-        let memory = image.memory(invocation.variables());
+        let memory = image.memory(electing.variables());
         // SAFETY: as in run; the table has all buffers.
         let report = unsafe { emulator::trace::trace(&launch, memory, &selection) }
             .map_err(|fault| CaseError::Launch(fault.to_string()))?;
@@ -463,6 +550,7 @@ impl Case {
             hazards: report.hazards,
             more_hazards: report.more_hazards,
             findings: Vec::new(),
+            election: None,
             counted: report.counted,
             sync_sites: report.sync_sites,
             outputs: Vec::new(),
@@ -480,25 +568,32 @@ impl Case {
         suppress: Option<&Place>,
         verdict: &mut Verdict,
     ) -> Result<(), CaseError> {
-        let mut first: Option<Vec<Vec<u8>>> = None;
+        let mut first: Option<Outputs> = None;
         for schedule in SCHEDULES {
-            let failure = match (self.run(program, schedule, suppress)?, &first) {
-                (Err(fault), _) => Some(Failure::Stopped(fault)),
-                (Ok(outputs), None) => {
-                    first = Some(outputs);
-                    None
-                }
-                (Ok(outputs), Some(expected)) => self.difference(expected, &outputs),
-            };
-            if let Some(found) = failure {
-                verdict.findings.push(Finding {
-                    schedule,
-                    failure: found,
-                });
+            let ran = self.run(program, schedule, Election::Lowest, suppress)?;
+            if let Some(failure) = self.failure(&ran, first.as_ref()) {
+                verdict.findings.push(Finding { schedule, failure });
             }
+            if first.is_none() {
+                first = ran.ok();
+            }
+        }
+        let is_asked = program.elects() && suppress.is_none() && verdict.is_green();
+        if is_asked {
+            let ran = self.run(program, Schedule::Reversed, Election::Highest, suppress)?;
+            verdict.election = self.failure(&ran, first.as_ref());
         }
         verdict.outputs = first.unwrap_or_default();
         Ok(())
+    }
+
+    /// Returns what is wrong with a run whose outputs should be those of the first one.
+    fn failure(&self, ran: &Ran, first: Option<&Outputs>) -> Option<Failure> {
+        match (ran, first) {
+            (Err(fault), _) => Some(Failure::Stopped(fault.clone())),
+            (Ok(_), None) => None,
+            (Ok(outputs), Some(expected)) => self.difference(expected, outputs),
+        }
     }
 
     fn difference(&self, expected: &[Vec<u8>], outputs: &[Vec<u8>]) -> Option<Failure> {

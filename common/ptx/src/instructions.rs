@@ -120,6 +120,14 @@ const OTHERS: &[Row] = &[
     row("mbarrier.init.shared.b64 [%r1], 1", "an mbarrier"),
     row("mbarrier.arrive.shared.b64 _, [%r1]", "an mbarrier"),
     row(
+        "mbarrier.arrive.release.cta.shared::cta.b64 _, [%r1], %r2",
+        "an mbarrier",
+    ),
+    row(
+        "mbarrier.arrive.shared::cluster.b64 _, [%r1]",
+        "an mbarrier, perhaps of another block; orders whatever the scope",
+    ),
+    row(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 1024",
         "an mbarrier",
     ),
@@ -154,6 +162,10 @@ const OTHERS: &[Row] = &[
     ),
     row(
         "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r5], {%r1, %r2}",
+        MATRIX,
+    ),
+    row(
+        "stmatrix.sync.aligned.x2.trans.m8n8.shared.b16 [%r5], {%r1, %r2}",
         MATRIX,
     ),
     row(
@@ -210,8 +222,22 @@ const OTHERS: &[Row] = &[
         COPY,
     ),
     row(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster \
+         [%r1], [%rd1, {%r2, %r3}], [%r6], %rs1",
+        "asynchronous; to each block of the cluster that it names",
+    ),
+    row(
         "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {%r2, %r3}], [%r1]",
         COPY,
+    ),
+    row(
+        "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%rd1, {%r2, %r3, %r4, %r5, %r6}], \
+         [%r1]",
+        "asynchronous; a fifth dimension has one element",
+    ),
+    row(
+        "cp.async.bulk.prefetch.tensor.4d.L2.global [%rd1, {%r2, %r3, %r4, %r5}]",
+        NOTHING,
     ),
     row("cp.async.bulk.commit_group", COPY),
     row(

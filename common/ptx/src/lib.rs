@@ -13,7 +13,7 @@ mod program;
 mod slots;
 mod step;
 
-pub use execute::Invocation;
+pub use execute::{Election, Invocation};
 pub use isa::Fidelity;
 pub use parse::error::ParseError;
 pub use parse::{Entry, Module, Parameter};

@@ -23,6 +23,8 @@ pub struct Program {
     pub(crate) local_bytes: u32,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) parameter_bytes: u32,
+    /// The blocks of a cluster that the entry asks for.
+    pub(crate) cluster: u32,
     pub(crate) banks: Vec<Bank>,
     pub(crate) bank_words: u32,
     /// The module's variables as they are before a launch.
@@ -45,6 +47,15 @@ impl Program {
 
     pub fn parameter_bytes(&self) -> u32 {
         self.parameter_bytes
+    }
+
+    /// Returns the blocks of a cluster that the entry asks for; 1 if it asks for none.
+    pub fn cluster(&self) -> u32 {
+        self.cluster
+    }
+
+    pub(crate) fn elects(&self) -> bool {
+        self.opcodes.iter().any(|name| name == "elect.sync")
     }
 
     /// Returns the names of the instructions that the entry has, sorted.

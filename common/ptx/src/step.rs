@@ -230,13 +230,19 @@ pub(crate) struct CpAsync {
     pub(crate) ignored: Option<Slot>,
 }
 
+/// A copy of a box by TMA.
 #[derive(Clone, Debug)]
-pub(crate) struct Box4 {
+pub(crate) struct TensorCopy {
     pub(crate) map: Address,
     pub(crate) shared: Address,
+    /// Column, row, head, batch.
     pub(crate) at: Box<[Slot]>,
+    /// The coordinate in a fifth dimension, which has one element.
+    pub(crate) fifth: Option<Slot>,
     /// The mbarrier of a load.
     pub(crate) object: Option<Address>,
+    /// The blocks of the cluster that a load goes to.
+    pub(crate) blocks: Option<Slot>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +305,7 @@ pub(crate) enum Op {
     Shuffle(Box<Shuffle>),
     Vote(Box<Vote>),
     Elect {
+        leader: Slot,
         to: Slot,
         mask: Slot,
     },
@@ -322,7 +329,12 @@ pub(crate) enum Op {
         object: Address,
         arrivals: Slot,
     },
-    MbarrierArrive(Address),
+    /// So many arrivals, perhaps in another block.
+    MbarrierArrive {
+        object: Address,
+        count: Slot,
+        in_cluster: bool,
+    },
     MbarrierArriveExpect {
         object: Address,
         bytes: Slot,
@@ -337,8 +349,8 @@ pub(crate) enum Op {
     FenceMbarrierInit,
     FenceProxyAsync,
     PrefetchMap(Address),
-    TmaLoad(Box<Box4>),
-    TmaStore(Box<Box4>),
+    TmaLoad(Box<TensorCopy>),
+    TmaStore(Box<TensorCopy>),
     TmaStoreCommit,
     TmaStoreWaitRead(u32),
     TmaStoreWait(u32),

@@ -2,7 +2,7 @@
 //! the line of the text.
 
 use ptx::Module;
-use ptx::case::{Argument, Buffer, Case, ElementType, Failure, Filling, MapOver, Verdict};
+use ptx::case::{Argument, Buffer, Case, ElementType, Failure, Filling, MapOver, Part, Verdict};
 
 fn buffer(name: &str, element: ElementType, elements: usize, is_output: bool) -> Buffer {
     Buffer {
@@ -30,13 +30,17 @@ fn case(threads: u32, buffers: Vec<Buffer>, arguments: Vec<Argument>) -> Case {
 }
 
 fn address(name: &str) -> Argument {
-    Argument::Address(name.to_owned())
+    Argument::Address {
+        buffer: name.to_owned(),
+        offset: 0,
+    }
 }
 
 /// Returns a map over rows of 128 bytes of halves, of which a box has 8.
 fn rows(buffer_name: &str, count: u64) -> Argument {
     Argument::Map(MapOver {
         buffer: buffer_name.to_owned(),
+        offset: 0,
         extents: vec![64, count],
         strides: vec![128],
         box_columns: 64,
@@ -676,5 +680,226 @@ fn a_completed_store_is_told_to_others_by_a_barrier_alone() {
         &stored_then_read_launch(),
         "race",
         &["// store", "// read by all"],
+    );
+}
+
+const OWN_ROWS: &str = include_str!("kernels/own_rows.ptx");
+
+#[test]
+fn a_warp_may_write_its_own_rows_of_a_and_meet_no_other() {
+    let verdict = assert_quiet(OWN_ROWS, &product_launch());
+    assert_eq!(words_of(&verdict.outputs[0]), [16f32.to_bits(); 512]);
+}
+
+#[test]
+fn rows_of_a_that_another_warp_writes_race_with_the_product() {
+    let text = edited(OWN_ROWS, "// row", "	xor.b32 %r9, %r1, 32;");
+    assert_named(
+        &text,
+        &product_launch(),
+        "race",
+        &["// write", "// product"],
+    );
+}
+
+const MULTICAST: &str = include_str!("kernels/multicast.ptx");
+
+fn multicast_launch() -> Case {
+    Case {
+        grid: [2, 1, 1],
+        block: [128, 1, 1],
+        cluster: 2,
+        ..Case {
+            buffers: vec![
+                buffer("to", ElementType::I32, 192, true),
+                buffer("from", ElementType::F16, 24 * 64, false),
+            ],
+            ..ring_launch()
+        }
+    }
+}
+
+#[test]
+fn a_box_comes_to_each_block_that_the_load_names() {
+    let verdict = assert_quiet(MULTICAST, &multicast_launch());
+    let words = words_of(&verdict.outputs[0]);
+    for round in words.chunks(64) {
+        let (first, second) = round.split_at(32);
+        assert_eq!(first, second, "both blocks have read the same box");
+    }
+    assert_ne!(words[..64], words[64..128]);
+}
+
+#[test]
+fn a_load_to_one_block_leaves_the_other_one_waiting() {
+    let text = edited(MULTICAST, "// blocks", "	mov.u16 %rs1, 1;");
+    assert_named(
+        &text,
+        &multicast_launch(),
+        "can't go on",
+        &["// slot is full"],
+    );
+}
+
+#[test]
+fn an_arrival_in_a_block_that_may_have_ended_is_named() {
+    let text = edited(MULTICAST, "// exits early", "	ret;");
+    assert_named(
+        &text,
+        &multicast_launch(),
+        "may have ended before it",
+        &["// free"],
+    );
+}
+
+#[test]
+fn a_slot_of_another_block_that_is_not_freed_races_with_the_next_load() {
+    let alone = edited(MULTICAST, "// count", "	mbarrier.init.shared.b64 [%r4], 1;");
+    let free =
+        "	setp.ne.or.s32 %p1, %r16, 0, %p1; @!%p1 mbarrier.arrive.shared::cluster.b64 _, [%r18];";
+    let text = edited(&alone, "// free", free);
+    assert_named(&text, &multicast_launch(), "race", &["// read", "// load"]);
+}
+
+#[test]
+fn an_arrival_in_another_block_by_one_lane_tells_nothing_of_the_others() {
+    let text = edited(MULTICAST, "// all lanes", "");
+    assert_named(&text, &multicast_launch(), "race", &["// read", "// load"]);
+}
+
+#[test]
+fn several_arrivals_at_once_are_as_many() {
+    let counted = edited(
+        RING,
+        "// count",
+        "	mbarrier.init.shared.b64 [%r4], 64; mov.u32 %r20, 2;",
+    );
+    let text = edited(
+        &counted,
+        "// free",
+        "	mov.u32 %r20, 2; mbarrier.arrive.release.cta.shared::cta.b64 state, [%r4], %r20;",
+    );
+    assert_quiet(&text, &ring_launch());
+}
+
+#[test]
+fn a_proxy_fence_publishes_mbarriers_to_tma() {
+    let fence = "fence.mbarrier_init.release.cluster;";
+    let text = RING.replace(fence, "fence.proxy.async.shared::cta;");
+    assert_quiet(&text, &ring_launch());
+    let all = said(&judge(&RING.replace(fence, ""), &ring_launch()));
+    assert!(all.contains("TMA does not know of it"), "{all}");
+}
+
+const ELECTION: &str = include_str!("kernels/election.ptx");
+
+#[test]
+fn all_lanes_know_which_one_is_elected() {
+    let verdict = assert_quiet(ELECTION, &word_launch_of_a_warp());
+    assert_eq!(words_of(&verdict.outputs[0]), [5]);
+    assert_eq!(verdict.election, None, "whichever lane it is");
+}
+
+fn word_launch_of_a_warp() -> Case {
+    warp_launch(32)
+}
+
+#[test]
+fn a_kernel_that_counts_on_the_lowest_lane_is_told_so() {
+    let text = edited(ELECTION, "// 0 in", "	mov.u32 %r3, %r1;");
+    let verdict = assert_quiet(&text, &word_launch_of_a_warp());
+    assert_eq!(
+        verdict.election,
+        Some(Failure::Differs {
+            buffer: "to".to_owned(),
+            byte: 0
+        })
+    );
+}
+
+/// Returns the kernel that stores a box, with a fifth coordinate.
+fn stored_in_five_dimensions(fifth: &str) -> String {
+    TENSOR_STORE
+        .replace("tensor.2d", "tensor.5d")
+        .replace("{%r6, %r6}", &format!("{{%r6, %r6, %r6, %r6, {fifth}}}"))
+}
+
+fn five_dimensions() -> Case {
+    let Argument::Map(map) = rows("to", 8) else {
+        unreachable!("it is a map")
+    };
+    Case {
+        arguments: vec![Argument::Map(MapOver {
+            extents: vec![64, 8, 1, 1, 1],
+            strides: vec![128, 0, 0, 0],
+            ..map
+        })],
+        ..store_launch()
+    }
+}
+
+#[test]
+fn a_fifth_dimension_has_one_element() {
+    assert_quiet(&stored_in_five_dimensions("%r6"), &five_dimensions());
+    let all = said(&judge(&stored_in_five_dimensions("1"), &five_dimensions()));
+    assert!(all.contains("a box at 1 in a fifth dimension"), "{all}");
+}
+
+/// A kernel that takes a structure: a number, an address and a number.
+const STRUCTURE: &str = "
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry structure(.param .align 8 .b8 all[24])
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<2>;
+	ld.param.u32 %r1, [all];
+	ld.param.u64 %rd1, [all+8];
+	ld.param.u32 %r2, [all+20];
+	add.s32 %r3, %r1, %r2;
+	st.global.u32 [%rd1], %r3;
+	ret;
+}
+";
+
+fn structure_launch(at: usize) -> Case {
+    let to = buffer("to", ElementType::I32, 2, true);
+    let part = |at, value| Part { at, value };
+    let behind = Argument::Address {
+        buffer: "to".to_owned(),
+        offset: 4,
+    };
+    let argument = Argument::Structure {
+        bytes: 24,
+        parts: vec![
+            part(0, Argument::Scalar(ElementType::I32, 30.0)),
+            part(8, behind),
+            part(at, Argument::Bytes(vec![12, 0])),
+        ],
+    };
+    case(1, vec![to], vec![argument])
+}
+
+#[test]
+fn a_structure_is_made_of_its_parts() {
+    let verdict = assert_quiet(STRUCTURE, &structure_launch(20));
+    assert_eq!(words_of(&verdict.outputs[0]), [u32::MAX, 42]);
+}
+
+#[test]
+fn a_case_that_does_not_fit_its_kernel_says_why() {
+    let module = Module::parse("tests/kernel.ptx", STRUCTURE).unwrap();
+    let program = module.entry("structure").unwrap();
+    let refused = |launch: &Case| launch.judge(&program, None).unwrap_err().to_string();
+    assert_eq!(
+        refused(&structure_launch(23)),
+        "a part of an argument reaches byte 25 of 24"
+    );
+    let mut short = structure_launch(20);
+    short.buffers[0].filling = Filling::Bytes(vec![0; 4]);
+    assert_eq!(
+        refused(&short),
+        "buffer `to` is filled with 4 bytes, and has 8"
     );
 }

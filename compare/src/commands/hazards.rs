@@ -29,10 +29,12 @@ The launch file is TOML:
   grid = [1, 1, 1]            block = 64        cluster = 1     dynamic-shared-bytes = 1024
   [[buffer]]    name = 'to'   type = 'f32'      shape = [3, 32]   output = true
   [[buffer]]    name = 'k'    type = 'f16'      shape = [24, 64]  fill = 'random:1'
+  [[buffer]]    name = 'v'    type = 'f16'      shape = [24, 64]  fill = 'file:v.bin'
   [[argument]]  buffer = 'to'
   [[argument]]  map = { buffer = 'k', extents = [64, 24], strides = [128], box = [64, 8], swizzle = \
 128 }
   [[argument]]  type = 'i32'  value = 3
+  [[argument]]  bytes = 24    parts = [{ at = 8, buffer = 'k', offset = 64 }, { at = 16, hex = '0c00' }]
   [[expect]]    buffer = 'to' values = [16.0]   tolerance = 0.01
 
 Examples:
@@ -70,6 +72,8 @@ struct Report {
     hazards: Vec<String>,
     more_hazards: usize,
     schedules: Vec<String>,
+    /// What the kernel counts on that the PTX ISA leaves open.
+    assumptions: Vec<String>,
     unexpected: Vec<String>,
     synchronisation: usize,
     /// The removals that nothing notices; `None` if none was asked for.
@@ -120,6 +124,7 @@ impl Report {
                 self.entry, self.synchronisation
             ));
         }
+        lines.extend(self.assumptions.iter().cloned());
         lines.join("\n")
     }
 }
@@ -128,7 +133,7 @@ impl Report {
 pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
     let (program, launch_file) = read(args)?;
     let case = launch_file
-        .case()
+        .case(program.cluster())
         .with_context(|| args.launch.display().to_string())?;
     let verdict = judge(&program, &case, &args.launch)?;
     let mut report = Report {
@@ -136,6 +141,7 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
         hazards: verdict.hazards.iter().map(ToString::to_string).collect(),
         more_hazards: verdict.more_hazards,
         schedules: findings(&verdict),
+        assumptions: assumptions(&verdict),
         unexpected: unexpected(&launch_file.expected, &case, &verdict),
         synchronisation: verdict.sync_sites.len(),
         unnoticed: None,
@@ -183,15 +189,30 @@ fn judge(program: &Program, case: &Case, path: &Path) -> anyhow::Result<Verdict>
 fn findings(verdict: &Verdict) -> Vec<String> {
     let mut lines = Vec::new();
     for found in &verdict.findings {
-        let what = match &found.failure {
-            Failure::Stopped(fault) => fault.to_string(),
-            Failure::Differs { buffer, byte } => {
-                format!("`{buffer}` differs from the first schedule's at byte {byte}")
-            }
-        };
+        let what = words(&found.failure);
         lines.push(format!("schedule {:?}: {what}", found.schedule));
     }
     lines
+}
+
+fn words(failure: &Failure) -> String {
+    match failure {
+        Failure::Stopped(fault) => fault.to_string(),
+        Failure::Differs { buffer, byte } => {
+            format!("`{buffer}` differs from the first schedule's at byte {byte}")
+        }
+    }
+}
+
+fn assumptions(verdict: &Verdict) -> Vec<String> {
+    let elections = verdict.election.iter().map(|failure| {
+        format!(
+            "the kernel counts on elect.sync to elect the lowest lane, which the PTX ISA leaves \
+             open: if it elects the highest, {}",
+            words(failure)
+        )
+    });
+    elections.collect()
 }
 
 /// Compares outputs with what the launch file expects.

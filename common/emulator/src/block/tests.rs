@@ -81,6 +81,19 @@ fn a_named_barrier_releases_those_that_wait_and_is_there_again() {
 }
 
 #[test]
+fn who_waits_may_have_given_the_first_signal_itself() {
+    let mut block = block_of(64);
+    run_all(&mut block);
+    assert!(!is_waiting(pass(&mut block, 0, &named(ARRIVE, 1, 64, 3))));
+    assert!(!is_waiting(pass(&mut block, 0, &named(SYNC, 1, 64, 4))));
+    assert!(!is_waiting(pass(&mut block, 0, &named(ARRIVE, 1, 64, 5))));
+    assert!(
+        pass(&mut block, 0, &named(ARRIVE, 1, 64, 6)).is_err(),
+        "a second signal counts in place of the other warp's"
+    );
+}
+
+#[test]
 fn who_asks_again_and_again_lets_others_run_and_gives_up_in_the_end() {
     let mut block = block_of(2);
     run_all(&mut block);

@@ -2,6 +2,7 @@
 //! next. A cp.async arrival does so for the thread's copies, which land when the first observer
 //! looks; TMA's boxes for their own bytes alone.
 
+use crate::cluster::STRIDE;
 use crate::fault::Fault;
 use crate::judge::{Fork, Judge, Sync};
 use crate::mbarrier::{Arrivals, Mbarrier, Misuse, Seen};
@@ -142,7 +143,13 @@ impl<'a> Call<'a> {
             let site = self.site.number();
             run.judge(|judge| judge.arrive_after_copies(thread, site, signal));
         } else {
-            run.judge(|judge| judge.arrive(thread, signal));
+            run.judge(|judge| {
+                let rank = (offset / STRIDE) as u32;
+                if rank != self.context.cluster_rank {
+                    judge.arrives_in(rank, thread, offset, self.site);
+                }
+                judge.arrive(thread, signal);
+            });
         }
         if let Some(bytes) = expects {
             object.expect(bytes)?;

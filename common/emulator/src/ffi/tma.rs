@@ -304,9 +304,24 @@ pub(crate) unsafe extern "C-unwind" fn emulator_fence_proxy_async(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
+    fence_proxy(unsafe { &*thread }, site);
+}
+
+/// Fences what the thread has stored. Returns whether it does: a fence that is suppressed does not.
+fn fence_proxy(context: &ThreadContext, site: Site) -> bool {
     let run = context.run();
-    if run.reaches(Sync::FenceProxy, site) {
+    let is_reached = run.reaches(Sync::FenceProxy, site);
+    if is_reached {
         run.judge(|judge| judge.fence_proxy(context.thread));
+    }
+    is_reached
+}
+
+/// Fences what the thread has stored, the mbarriers that it has initialised among it. CUDA's own
+/// examples publish them so.
+pub(crate) fn fence_proxy_and_mbarriers(context: &ThreadContext, site: Site) {
+    if fence_proxy(context, site) {
+        let mut block = context.run().block.borrow_mut();
+        block.fence_mbarriers(context.thread);
     }
 }

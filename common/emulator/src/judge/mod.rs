@@ -18,10 +18,11 @@ pub(crate) mod observed;
 pub(crate) mod operation;
 pub(crate) mod order;
 pub(crate) mod raw;
+mod remote;
 pub(crate) mod requests;
 pub(crate) mod side;
 mod tma;
-mod wgmma;
+pub(crate) mod wgmma;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -42,8 +43,10 @@ use operation::{Bytes, Fetch, Operation, UnderWay, Written};
 pub(crate) use operation::{Fork, TmaBox};
 use order::{Actor, Cell, How, Order, Race, note};
 use raw::{Hazards, Raw};
+use remote::RemoteArrival;
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
 use side::Side;
+use wgmma::OperandRule;
 
 /// The end of a block: its access would be to unmapped memory, or one that the hardware refuses.
 /// The reason is among the hazards.
@@ -131,6 +134,7 @@ pub(crate) struct Setup {
     pub(crate) program: Range<usize>,
     pub(crate) watch: Option<Arc<Watch>>,
     pub(crate) fence_rule: FenceRule,
+    pub(crate) operand_rule: OperandRule,
 }
 
 #[derive(Debug, Default)]
@@ -172,6 +176,8 @@ pub(crate) struct Judge {
     /// Accesses of agents that nobody knows to be complete, and some others.
     under_way: Vec<UnderWay>,
     warpgroups: Vec<Option<Agent>>,
+    /// The arrivals in other blocks that no thread there knew of when it exited.
+    remote_arrivals: Vec<RemoteArrival>,
     copies: Copies,
     fetches: Vec<Fetch>,
     global: Global,
@@ -198,6 +204,7 @@ impl Judge {
         self.has_barriers = false;
         self.under_way.clear();
         self.warpgroups.clear();
+        self.remote_arrivals.clear();
         self.fetches.clear();
         self.published.clear();
         self.copies.start(threads, bytes);
@@ -221,6 +228,10 @@ impl Judge {
         self.outcome.runs = self.global.finish();
         self.outcome.hazards.drop_consequences();
         std::mem::take(&mut self.outcome)
+    }
+
+    pub(crate) fn operand_rule(&self) -> OperandRule {
+        self.setup().operand_rule
     }
 
     pub(crate) fn is_watching(&self) -> bool {

@@ -301,6 +301,15 @@ impl Order {
         })
     }
 
+    pub(crate) fn clock(&self, thread: u32) -> u32 {
+        self.clocks.clock(thread)
+    }
+
+    /// Returns whether a thread knows what another one did up to a clock.
+    pub(crate) fn has_learned(&self, thread: u32, other: u32, clock: u32) -> bool {
+        self.clocks.knows(thread, other, clock)
+    }
+
     pub(crate) fn agent(&mut self) -> Agent {
         self.clocks.agent()
     }

@@ -16,6 +16,7 @@ use super::hazard::HazardKind;
 use super::memory::Memory;
 use super::order::How;
 use super::requests::MatrixCount;
+use super::wgmma::OperandRule;
 use super::{Fork, Judge, Matrix, Outcome, Setup, StrongOrder};
 
 /// Lanes 0 to 2 of two warps.
@@ -217,6 +218,7 @@ impl Run {
             program: 0..0,
             watch: None,
             fence_rule,
+            operand_rule: OperandRule::default(),
         });
         let fetcher = judge.agent();
         Self {

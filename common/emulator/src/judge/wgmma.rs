@@ -1,4 +1,4 @@
-//! Each warp reads both operands as a whole, by the async proxy, from the issue of the product
+//! Each warp reads both operands, A by an [`OperandRule`], by the async proxy, from the issue of the product
 //! until a wait covers it. One wait speaks for all four warps, since it returns only when all have
 //! issued the product.
 
@@ -12,6 +12,18 @@ use super::order::Actor;
 use super::{HazardKind, How, Judge, Side};
 
 const WARPS: u32 = 4;
+
+/// The part of A, in shared memory, that each warp of a warpgroup reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OperandRule {
+    /// All of it: the PTX ISA gives no warp a part of its own.
+    #[default]
+    Whole,
+    /// The 16 rows of its accumulators. FlashAttention-3 counts on it where a warp writes its rows
+    /// of P and meets no other warp before the product
+    /// (`hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp`, `arrive_on_P_write_barrier`).
+    OwnRows,
+}
 
 impl Judge {
     fn warpgroup(&mut self, warp: u32) -> Agent {

@@ -19,12 +19,13 @@ use crate::cluster::Cluster;
 use crate::extent::BlockIndex;
 use crate::fault::Fault;
 use crate::judge::held::Held;
+use crate::judge::wgmma::OperandRule;
 use crate::schedule::{Random, Schedule};
 use crate::warp::{Collective, Group, LaneOperands, party};
 pub(crate) use accumulators::{NAMED, Named};
 use misuse::Misuse;
 use multiply::Slabs;
-use operand::{CHUNK, WARPS};
+use operand::{CHUNK, ROWS, WARPS};
 pub(crate) use shape::Operands;
 use shape::Shape;
 use warpgroup::{HeldArray, Part, PendingWait, WarpState, Warpgroup};
@@ -47,8 +48,17 @@ pub(crate) struct Woken {
 }
 
 impl Issued {
-    pub(crate) fn operands(&self) -> Vec<Range<usize>> {
-        let mut chunks: Vec<usize> = self.shape.chunks().collect();
+    /// Returns the shared memory that a warp reads.
+    pub(crate) fn operands(&self, warp: u32, rule: OperandRule) -> Vec<Range<usize>> {
+        const ROWS_OF_WARP: usize = ROWS / WARPS as usize;
+        let rows = match rule {
+            OperandRule::Whole => 0..ROWS,
+            OperandRule::OwnRows => {
+                let first = (warp % WARPS) as usize * ROWS_OF_WARP;
+                first..first + ROWS_OF_WARP
+            }
+        };
+        let mut chunks: Vec<usize> = self.shape.chunks(rows).collect();
         chunks.sort_unstable();
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for chunk in chunks {

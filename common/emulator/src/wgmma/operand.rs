@@ -31,7 +31,7 @@ impl Element {
 pub(crate) const CHUNK: usize = 16;
 
 /// The bytes of each row that an instruction reads along K.
-const K_BYTES: usize = 32;
+pub(super) const K_BYTES: usize = 32;
 /// The rows of a transposed B that it reads.
 const TRANSPOSED_ROWS: usize = 16;
 

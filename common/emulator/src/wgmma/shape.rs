@@ -1,8 +1,10 @@
 //! The operands of a product as C++ passes them, and the shape that they ask for.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
-use super::operand::{Descriptor, DescriptorError, Element, Form, ROWS};
+use super::operand::{CHUNK, Descriptor, DescriptorError, Element, Form, K_BYTES, ROWS};
 
 /// `EmulatorWgmma` of emulator/wgmma.h.
 #[repr(C)]
@@ -104,11 +106,17 @@ impl Shape {
             })
     }
 
-    /// Returns the 16-byte chunks of the operands in shared memory.
-    pub(super) fn chunks(&self) -> impl Iterator<Item = usize> {
+    /// Returns the 16-byte chunks of B and of these rows of A, as far as they are in shared memory.
+    pub(super) fn chunks(&self, rows_of_a: Range<usize>) -> impl Iterator<Item = usize> {
+        const ROW: usize = K_BYTES / CHUNK;
         self.a
             .into_iter()
-            .flat_map(|a| a.chunks(FORM_OF_A))
+            .flat_map(move |a| {
+                let chunks = a.chunks(FORM_OF_A);
+                chunks
+                    .skip(rows_of_a.start * ROW)
+                    .take(rows_of_a.len() * ROW)
+            })
             .chain(self.b.chunks(self.form_of_b()))
     }
 

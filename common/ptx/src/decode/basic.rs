@@ -2,7 +2,7 @@
 
 use super::atomics::order_of;
 use super::operands::{list, space};
-use super::{Decoder, Jump, Result, Text};
+use super::{Decoder, Result, Text};
 use crate::isa::{self, Apply};
 use crate::step::{Access, Combine, Combined, Compare, Op, Slot, Space};
 
@@ -10,11 +10,8 @@ impl Decoder<'_> {
     pub(super) fn basic(&mut self, text: &Text<'_>) -> Result<Op> {
         match text.opcode {
             "bra" | "bra.uni" => {
-                self.jumps.push(Jump {
-                    step: self.steps.len(),
-                    label: text.operand(0)?.to_owned(),
-                    line: text.line,
-                });
+                let step = self.steps.len();
+                self.labels.jump(text.line, text.operand(0)?, step);
                 Ok(Op::Nothing)
             }
             "ret" | "ret.uni" => Ok(self.returns(text)),

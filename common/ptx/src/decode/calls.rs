@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use emulator::Place;
 
+use super::labels::Labels;
 use super::operands::list_in;
-use super::{Decoder, Jump, Result, Text};
+use super::{Decoder, Result, Text};
 use crate::parse::Function;
 use crate::parse::places::Places;
 use crate::step::{Constant, Guard, Op, Step};
@@ -23,8 +24,7 @@ const PRINT: &str = "vprintf";
 
 /// The state of a body whose decoding goes on behind a call.
 struct Suspended {
-    labels: HashMap<String, u32>,
-    jumps: Vec<Jump>,
+    labels: Labels,
     places: Places,
     callers: Vec<Place>,
     is_inline: bool,
@@ -164,7 +164,6 @@ impl Decoder<'_> {
         places.restart();
         Suspended {
             labels: std::mem::take(&mut self.labels),
-            jumps: std::mem::take(&mut self.jumps),
             places: std::mem::replace(&mut self.places, places),
             callers: std::mem::replace(&mut self.callers, callers),
             is_inline: std::mem::take(&mut self.is_inline),
@@ -174,12 +173,11 @@ impl Decoder<'_> {
     fn resume(&mut self, suspended: Suspended) {
         let Suspended {
             labels,
-            jumps,
             places,
             callers,
             is_inline,
         } = suspended;
-        (self.labels, self.jumps) = (labels, jumps);
+        self.labels = labels;
         (self.places, self.callers) = (places, callers);
         self.is_inline = is_inline;
     }
@@ -191,8 +189,7 @@ impl Decoder<'_> {
                 "with what is called, the entry has more than {MOST_STEPS} instructions"
             )));
         }
-        let end = self.steps.len() as u32;
-        self.labels.insert(END.to_owned(), end);
+        self.labels.define(call.line, END, self.steps.len())?;
         self.resolve_jumps()
     }
 
@@ -201,11 +198,7 @@ impl Decoder<'_> {
         if self.calls.is_empty() {
             return Op::Exit;
         }
-        self.jumps.push(Jump {
-            step: self.steps.len(),
-            label: END.to_owned(),
-            line: text.line,
-        });
+        self.labels.jump(text.line, END, self.steps.len());
         Op::Nothing
     }
 }

@@ -2,7 +2,7 @@
 
 use super::operands::list;
 use super::{Decoder, Result, Text};
-use crate::step::{Address, Box4, CpAsync, Op};
+use crate::step::{Address, CpAsync, Op, TensorCopy};
 
 impl Decoder<'_> {
     pub(super) fn copy(&mut self, text: &Text<'_>) -> Result<Op> {
@@ -21,6 +21,7 @@ impl Decoder<'_> {
                 Ok(Op::PrefetchMap(self.address_at(text, 0)?))
             }
             "prefetch.global.L2" | "prefetch.global.L1" => Ok(Op::Nothing),
+            _ if text.opcode.starts_with("cp.async.bulk.prefetch.tensor.") => Ok(Op::Nothing),
             _ if text.opcode.starts_with("cp.async.bulk.tensor.") => self.tensor_copy(text),
             _ if text.opcode.starts_with("cp.async.ca.") => self.cp_async(text),
             _ if text.opcode.starts_with("cp.async.cg.") => self.cp_async(text),
@@ -72,7 +73,7 @@ impl Decoder<'_> {
         operand.starts_with("%p")
     }
 
-    /// Decodes a copy of a box between a tensor of up to four dimensions and shared memory.
+    /// Decodes a copy of a box between a tensor and shared memory.
     fn tensor_copy(&mut self, text: &Text<'_>) -> Result<Op> {
         let plain = text
             .opcode
@@ -82,33 +83,44 @@ impl Decoder<'_> {
             .strip_prefix("cp.async.bulk.tensor.")
             .ok_or_else(|| text.unknown())?;
         let (dimensions, form) = rest.split_once('.').ok_or_else(|| text.unknown())?;
-        if !matches!(dimensions, "1d" | "2d" | "3d" | "4d") {
+        if !matches!(dimensions, "1d" | "2d" | "3d" | "4d" | "5d") {
             return Err(text.unknown());
         }
         let count = usize::from(dimensions.as_bytes()[0] - b'0');
         match form {
             "shared::cluster.global.mbarrier::complete_tx::bytes"
             | "shared::cta.global.mbarrier::complete_tx::bytes" => {
-                let object = self.address_at(text, 2)?;
-                let shared = self.address_at(text, 0)?;
-                let tensor = self.tensor(text, 1, count)?;
-                Ok(Op::TmaLoad(Box::new(Box4 {
-                    shared,
-                    object: Some(object),
-                    ..tensor
-                })))
+                let load = self.tensor_load(text, count)?;
+                Ok(Op::TmaLoad(Box::new(load)))
+            }
+            "shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster" => {
+                let load = self.tensor_load(text, count)?;
+                let blocks = Some(self.integer(text, 3)?);
+                Ok(Op::TmaLoad(Box::new(TensorCopy { blocks, ..load })))
             }
             "global.shared::cta.bulk_group" => {
                 let shared = self.address_at(text, 1)?;
                 let tensor = self.tensor(text, 0, count)?;
-                Ok(Op::TmaStore(Box::new(Box4 { shared, ..tensor })))
+                Ok(Op::TmaStore(Box::new(TensorCopy { shared, ..tensor })))
             }
             _ => Err(text.unknown()),
         }
     }
 
-    /// Resolves `[map, {column, row, head, batch}]`.
-    fn tensor(&mut self, text: &Text<'_>, index: usize, count: usize) -> Result<Box4> {
+    /// Resolves `[to], [map, {coordinates}], [mbarrier]`.
+    fn tensor_load(&mut self, text: &Text<'_>, count: usize) -> Result<TensorCopy> {
+        let object = Some(self.address_at(text, 2)?);
+        let shared = self.address_at(text, 0)?;
+        let tensor = self.tensor(text, 1, count)?;
+        Ok(TensorCopy {
+            shared,
+            object,
+            ..tensor
+        })
+    }
+
+    /// Resolves `[map, {column, row, head, batch, fifth}]`.
+    fn tensor(&mut self, text: &Text<'_>, index: usize, count: usize) -> Result<TensorCopy> {
         let operand = text.operand(index)?;
         let inner = operand.trim_start_matches('[').trim_end_matches(']');
         let Some((map, coordinates)) = inner.split_once(',') else {
@@ -121,15 +133,18 @@ impl Decoder<'_> {
         if at.len() != count {
             return Err(text.invalid(format!("{} coordinates for {count} dimensions", at.len())));
         }
+        let fifth = if at.len() > 4 { at.pop() } else { None };
         while at.len() < 4 {
             at.push(self.bits(0));
         }
         let address = format!("[{}]", map.trim());
-        Ok(Box4 {
+        Ok(TensorCopy {
             map: self.address(text, &address)?,
             shared: Address { base: 0, offset: 0 },
             at: at.into(),
+            fifth,
             object: None,
+            blocks: None,
         })
     }
 }

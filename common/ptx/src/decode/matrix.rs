@@ -12,13 +12,7 @@ impl Decoder<'_> {
     pub(super) fn warp_matrix(&mut self, text: &Text<'_>) -> Result<Op> {
         let parts: Vec<&str> = text.parts().collect();
         match parts.as_slice() {
-            [
-                "ldmatrix" | "stmatrix",
-                "sync",
-                "aligned",
-                "m8n8",
-                rest @ ..,
-            ] => self.matrix_copy(text, rest),
+            ["ldmatrix" | "stmatrix", "sync", "aligned", rest @ ..] => self.matrix_copy(text, rest),
             [
                 "mma",
                 "sync",
@@ -56,8 +50,15 @@ impl Decoder<'_> {
         }
     }
 
+    /// Decodes `ldmatrix` and `stmatrix`, whose shape stands before or, as CUTLASS has it, behind
+    /// the number and `trans`.
     fn matrix_copy(&mut self, text: &Text<'_>, parts: &[&str]) -> Result<Op> {
-        let (count, rest) = match parts {
+        let mut modifiers = parts.to_vec();
+        modifiers.retain(|&part| part != "m8n8");
+        if modifiers.len() + 1 != parts.len() {
+            return Err(text.unknown());
+        }
+        let (count, rest) = match modifiers.as_slice() {
             ["x1", rest @ ..] => (1, rest),
             ["x2", rest @ ..] => (2, rest),
             ["x4", rest @ ..] => (4, rest),

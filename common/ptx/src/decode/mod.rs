@@ -4,6 +4,7 @@ mod atomics;
 mod basic;
 mod calls;
 mod copies;
+mod labels;
 mod matrix;
 mod names;
 mod operands;
@@ -20,6 +21,7 @@ use crate::parse::scan::{Piece, Scanner, split_operands};
 use crate::parse::{Entry, Module, Refusal};
 use crate::program::{Bank, Program};
 use crate::step::{Guard, Op, Slot, Step};
+use labels::Labels;
 use names::Names;
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -90,20 +92,12 @@ impl<'a, I: Iterator<Item = &'a str>> LastPart<'a> for I {
     }
 }
 
-/// A branch whose target is not known yet.
-struct Jump {
-    step: usize,
-    label: String,
-    line: u32,
-}
-
 struct Decoder<'a> {
     module: &'a Module,
     names: Names<'a>,
     places: Places,
     steps: Vec<Step>,
-    labels: HashMap<String, u32>,
-    jumps: Vec<Jump>,
+    labels: Labels,
     sites: HashMap<SiteKey, Site>,
     opcodes: BTreeSet<String>,
     banks: Vec<Bank>,
@@ -131,8 +125,7 @@ pub(crate) fn decode(module: &Module, entry: &Entry, mut body: Scanner<'_>) -> R
         names: Names::new(module, entry),
         places,
         steps: Vec::new(),
-        labels: HashMap::new(),
-        jumps: Vec::new(),
+        labels: Labels::default(),
         sites: HashMap::new(),
         opcodes: BTreeSet::new(),
         banks: Vec::new(),
@@ -158,6 +151,7 @@ impl Decoder<'_> {
                 Piece::Close => {
                     depth -= 1;
                     self.names.leave();
+                    self.labels.leave();
                 }
                 Piece::Open { line, text } => {
                     if !text.is_empty() {
@@ -165,6 +159,7 @@ impl Decoder<'_> {
                     }
                     depth += 1;
                     self.names.enter();
+                    self.labels.enter();
                 }
                 Piece::Line { text, .. } => {
                     if text.starts_with(".loc") {
@@ -173,9 +168,8 @@ impl Decoder<'_> {
                         self.places.file(text);
                     }
                 }
-                Piece::Label { name, .. } => {
-                    let at = self.steps.len() as u32;
-                    self.labels.insert(name.to_owned(), at);
+                Piece::Label { line, name } => {
+                    self.labels.define(line, name, self.steps.len())?;
                 }
                 Piece::Inline { begins } => self.is_inline = begins,
                 Piece::Statement { line, text } => self.statement(line, text)?,
@@ -281,12 +275,8 @@ impl Decoder<'_> {
     }
 
     fn resolve_jumps(&mut self) -> Result<()> {
-        for jump in &self.jumps {
-            let Some(&target) = self.labels.get(&jump.label) else {
-                let reason = format!("there is no label `{}`", jump.label);
-                return Err(Refusal::invalid(jump.line, reason));
-            };
-            self.steps[jump.step].op = Op::Branch(target);
+        for jump in self.labels.jumps() {
+            self.steps[jump.step].op = Op::Branch(self.labels.target(jump)?);
         }
         Ok(())
     }
@@ -319,6 +309,7 @@ impl Decoder<'_> {
             local_bytes: 0,
             parameters: entry.parameters.clone(),
             parameter_bytes: entry.parameter_bytes,
+            cluster: entry.cluster.map_or(1, |extent| extent.iter().product()),
             banks: self.banks,
             bank_words: self.bank_words,
             globals: Vec::new(),

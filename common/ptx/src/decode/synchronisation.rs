@@ -80,11 +80,10 @@ impl Decoder<'_> {
                 object: self.address_at(text, 0)?,
                 arrivals: self.integer(text, 1)?,
             }),
-            "mbarrier.arrive.shared.b64" => {
-                if text.operands.len() > 2 && text.operand(2)? != "1" {
-                    return Err(text.invalid("several arrivals at once are not implemented"));
-                }
-                Ok(Op::MbarrierArrive(self.address_at(text, 1)?))
+            "mbarrier.arrive.shared.b64" => self.mbarrier_arrive(text, false),
+            "mbarrier.arrive.shared::cluster.b64"
+            | "mbarrier.arrive.release.cluster.shared::cluster.b64" => {
+                self.mbarrier_arrive(text, true)
             }
             "mbarrier.arrive.expect_tx.shared.b64" => Ok(Op::MbarrierArriveExpect {
                 object: self.address_at(text, 1)?,
@@ -97,6 +96,18 @@ impl Decoder<'_> {
             }
             _ => Err(text.unknown()),
         }
+    }
+
+    fn mbarrier_arrive(&mut self, text: &Text<'_>, in_cluster: bool) -> Result<Op> {
+        let count = match text.operands.len() {
+            0..=2 => self.bits(1),
+            _ => self.integer(text, 2)?,
+        };
+        Ok(Op::MbarrierArrive {
+            object: self.address_at(text, 1)?,
+            count,
+            in_cluster,
+        })
     }
 
     fn mbarrier_wait(&mut self, text: &Text<'_>, wait: Wait) -> Result<Op> {
@@ -120,8 +131,9 @@ impl Decoder<'_> {
             "vote.sync.uni.pred" => self.vote(text, VoteMode::Uniform),
             "vote.sync.ballot.b32" => self.vote(text, VoteMode::Ballot),
             "elect.sync" => {
-                let [_, elected] = self.target_pair(text, 0)?;
+                let [leader, elected] = self.target_pair(text, 0)?;
                 Ok(Op::Elect {
+                    leader: leader.unwrap_or(self.sink()),
                     to: elected.ok_or_else(|| text.invalid("it names no predicate"))?,
                     mask: self.integer(text, 1)?,
                 })

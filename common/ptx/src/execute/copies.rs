@@ -3,7 +3,7 @@
 use emulator::guest::{BoxCopy, Site};
 
 use super::Frame;
-use crate::step::{Address, Box4, CpAsync, Op, Slot, Wait};
+use crate::step::{Address, CpAsync, Op, Slot, TensorCopy, Wait};
 
 impl Frame<'_> {
     pub(super) fn copy(&self, op: &Op, site: Site) {
@@ -20,7 +20,11 @@ impl Frame<'_> {
                 let count = self.get_u32(*arrivals) as i32;
                 thread.mbarrier_init(self.shared(*object), count, site);
             }
-            Op::MbarrierArrive(object) => thread.mbarrier_arrive(self.shared(*object), site),
+            Op::MbarrierArrive {
+                object,
+                count,
+                in_cluster,
+            } => self.mbarrier_arrive(*object, *count, *in_cluster, site),
             Op::MbarrierArriveExpect { object, bytes } => {
                 let count = self.get_u32(*bytes) as i32;
                 thread.mbarrier_arrive_expect_tx(self.shared(*object), count, site);
@@ -49,6 +53,20 @@ impl Frame<'_> {
         let from = self.address(copy.from) as usize;
         self.thread
             .cp_async(self.shared(copy.to), from, copy.bytes, read, site);
+    }
+
+    /// Arrives as often as the count says. An arrival in another block orders what came before it,
+    /// whatever scope it names.
+    fn mbarrier_arrive(&self, object: Address, count: Slot, in_cluster: bool, site: Site) {
+        let at = if in_cluster {
+            let (rank, own) = self.in_cluster(self.address(object) as u32);
+            self.in_block(own, rank, site)
+        } else {
+            self.shared(object)
+        };
+        for _ in 0..self.get_u32(count) {
+            self.thread.mbarrier_arrive(at, site);
+        }
     }
 
     fn mbarrier_wait(&self, wait: Wait, to: Slot, (object, parity): (Address, Slot), site: Site) {
@@ -83,13 +101,9 @@ impl Frame<'_> {
             Op::PrefetchMap(map) => unsafe {
                 thread.prefetch_map(self.address(*map) as *const [u64; 16], site);
             },
-            Op::TmaLoad(copy) => {
-                let object = copy.object.map_or(0, |object| self.shared(object));
-                // SAFETY: see PrefetchMap.
-                unsafe { thread.tma_load(&self.box_copy(copy), object, site) };
-            }
+            Op::TmaLoad(copy) => self.tma_load(copy, site),
             // SAFETY: see PrefetchMap.
-            Op::TmaStore(copy) => unsafe { thread.tma_store(&self.box_copy(copy), site) },
+            Op::TmaStore(copy) => unsafe { thread.tma_store(&self.box_copy(copy, site), site) },
             Op::TmaStoreCommit => thread.tma_store_commit(site),
             Op::TmaStoreWaitRead(newest) => thread.tma_store_wait_read(*newest, site),
             Op::TmaStoreWait(newest) => thread.tma_store_wait(*newest, site),
@@ -97,7 +111,39 @@ impl Frame<'_> {
         }
     }
 
-    fn box_copy(&self, copy: &Box4) -> BoxCopy {
+    /// Loads a box to this block, or to the same place of each block that it names, whose mbarrier
+    /// it counts at.
+    fn tma_load(&self, copy: &TensorCopy, site: Site) {
+        let load = self.box_copy(copy, site);
+        let object = copy.object.map_or(0, |object| self.shared(object));
+        let Some(blocks) = copy.blocks else {
+            // SAFETY: the kernel vouches for the map, or the system stops it.
+            unsafe { self.thread.tma_load(&load, object, site) };
+            return;
+        };
+        let mask = self.get_u32(blocks) & 0xffff;
+        for rank in (0..16).filter(|rank| mask >> rank & 1 == 1) {
+            let there = BoxCopy {
+                shared: self.in_block(load.shared, rank, site),
+                ..load
+            };
+            // SAFETY: likewise.
+            unsafe {
+                self.thread
+                    .tma_load(&there, self.in_block(object, rank, site), site);
+            }
+        }
+    }
+
+    fn box_copy(&self, copy: &TensorCopy, site: Site) -> BoxCopy {
+        let fifth = copy.fifth.map_or(0, |slot| self.get_u32(slot) as i32);
+        if fifth != 0 {
+            let message = format!(
+                "a box at {fifth} in a fifth dimension: it has one element, and others are not \
+                 implemented"
+            );
+            self.thread.trap(message, site);
+        }
         let mut at = [0; 4];
         for (coordinate, &slot) in at.iter_mut().zip(&copy.at) {
             *coordinate = self.get_u32(slot) as i32;

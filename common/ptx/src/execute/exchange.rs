@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use emulator::guest::{Exchange, Site, Thread, WarpCall};
 
-use super::Frame;
+use super::{Election, Frame};
 use crate::step::{Reduction, Shuffle, ShuffleMode, Slot, Vote, VoteMode};
 
 #[derive(Clone, Copy)]
@@ -105,17 +105,24 @@ unsafe extern "C" fn vote(all: *const *mut c_void, lanes: u32, _: *mut u32) -> *
     std::ptr::null()
 }
 
+#[derive(Clone, Copy)]
+struct ElectOperand {
+    election: Election,
+    is_elected: bool,
+    leader: u32,
+}
+
 unsafe extern "C" fn elect(all: *const *mut c_void, lanes: u32, _: *mut u32) -> *const c_char {
     // SAFETY: an execution runs while a thread of the block does.
-    let leader = unsafe { Thread::running() }.leader();
-    let elected = if lanes >> leader & 1 == 1 {
-        leader
-    } else {
-        lanes.trailing_zeros()
-    };
-    // SAFETY: the operands of this function's calls are bools.
-    for (lane, operand) in unsafe { operands::<bool>(all, lanes) } {
-        *operand = lane == elected;
+    let preferred = unsafe { Thread::running() }.leader();
+    // SAFETY: the operands of this function's calls are ElectOperands.
+    for (lane, operand) in unsafe { operands::<ElectOperand>(all, lanes) } {
+        operand.leader = match operand.election {
+            Election::AsScheduled if lanes >> preferred & 1 == 1 => preferred,
+            Election::AsScheduled | Election::Lowest => lanes.trailing_zeros(),
+            Election::Highest => 31 - lanes.leading_zeros(),
+        };
+        operand.is_elected = operand.leader == lane;
     }
     std::ptr::null()
 }
@@ -206,19 +213,24 @@ impl Frame<'_> {
         self.set(call.to, result);
     }
 
-    pub(super) fn elect(&self, to: Slot, mask: Slot, site: Site) {
-        let mut operand = false;
+    pub(super) fn elect(&self, [leader, to]: [Slot; 2], mask: Slot, site: Site) {
+        let mut operand = ElectOperand {
+            election: self.invocation.election,
+            is_elected: false,
+            leader: 0,
+        };
         let warp = WarpCall {
             name: c"elect.sync",
             execute: elect,
             kind: Exchange::Vote,
             agree: [0; 2],
             mask: self.get_u32(mask),
-            drops_exited: false,
+            drops_exited: true,
         };
         // SAFETY: the operand is what `elect` takes, and lives here.
         unsafe { self.thread.exchange(&warp, (&raw mut operand).cast(), site) };
-        self.set(to, operand.into());
+        self.set(leader, operand.leader.into());
+        self.set(to, operand.is_elected.into());
     }
 
     pub(super) fn redux(

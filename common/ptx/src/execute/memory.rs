@@ -38,6 +38,16 @@ impl Frame<'_> {
         (rank, self.shared_byte(address & ((1 << BLOCK_BITS) - 1)))
     }
 
+    /// Returns where the same place of this block's shared memory is in block `rank`.
+    pub(super) fn in_block(&self, own: usize, rank: u32, site: Site) -> usize {
+        let Some(start) = self.thread.shared_of(rank) else {
+            let size = self.thread.cluster_size();
+            let message = format!("the shared memory of block {rank} of a cluster of {size}");
+            self.thread.trap(message, site);
+        };
+        start as usize + own.wrapping_sub(self.thread.shared() as usize)
+    }
+
     pub(super) fn matrix_row(&self, address: Address, space: Space) -> usize {
         match space {
             Space::Shared => self.shared(address),

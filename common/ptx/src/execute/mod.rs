@@ -31,6 +31,18 @@ pub struct Invocation<'a> {
     parameters: *const u8,
     globals: Vec<u8>,
     dynamic_shared_bytes: u32,
+    election: Election,
+}
+
+/// The lane that `elect.sync` elects of those that it names. The PTX ISA leaves it open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Election {
+    /// Lane 0 or 31, as the schedule says.
+    #[default]
+    AsScheduled,
+    /// What kernels count on that ask for thread 0 elsewhere.
+    Lowest,
+    Highest,
 }
 
 impl<'a> Invocation<'a> {
@@ -49,7 +61,13 @@ impl<'a> Invocation<'a> {
             parameters: parameters.cast(),
             globals: program.globals.clone(),
             dynamic_shared_bytes: dynamic_shared_bytes as u32,
+            election: Election::default(),
         }
+    }
+
+    #[must_use]
+    pub fn electing(self, election: Election) -> Self {
+        Self { election, ..self }
     }
 
     /// Returns the module's own variables, for the traced launch.
@@ -203,7 +221,7 @@ impl<'a> Frame<'a> {
             | Op::MapToRank { .. } => self.convert(&step.op, site),
             Op::Shuffle(shuffle) => self.shuffle(shuffle, site),
             Op::Vote(vote) => self.vote(vote, site),
-            Op::Elect { to, mask } => self.elect(*to, *mask, site),
+            Op::Elect { leader, to, mask } => self.elect([*leader, *to], *mask, site),
             Op::Redux {
                 reduction,
                 to,

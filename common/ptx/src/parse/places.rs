@@ -22,7 +22,7 @@ pub(crate) struct Places {
 }
 
 /// The most levels of inlining that are followed.
-const MOST_FRAMES: usize = 32;
+const MOST_FRAMES: usize = 256;
 
 impl Places {
     /// Reads `.file 1 "kernel.cu"`, which may be followed by a time and a size.
@@ -86,13 +86,14 @@ fn location(text: &str) -> Option<Location> {
     })
 }
 
-/// Drops the lines that a kernel's author has no use for: the toolkit's headers, and the function
-/// that only wraps an instruction in inline assembly.
+/// Drops the lines that a kernel's author has no use for: those of the toolkit's headers and of
+/// CUTLASS, if there are others, and the function that only wraps an instruction in inline
+/// assembly.
 pub(crate) fn useful(mut frames: Vec<Place>, is_inline_assembly: bool) -> Vec<Place> {
     if is_inline_assembly && frames.len() > 1 {
         frames.remove(0);
     }
-    let is_own = |place: &Place| !is_of_toolkit(&place.file);
+    let is_own = |place: &Place| !is_of_toolkit(&place.file) && !is_of_cutlass(&place.file);
     if frames.iter().any(is_own) {
         frames.retain(is_own);
     }
@@ -103,4 +104,8 @@ fn is_of_toolkit(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     let is_header = name.ends_with(".hpp") || name.ends_with(".h");
     is_header && (name.starts_with("cuda_") || name.starts_with("sm_") || file.contains("/crt/"))
+}
+
+fn is_of_cutlass(file: &str) -> bool {
+    file.contains("/include/cute/") || file.contains("/include/cutlass/")
 }

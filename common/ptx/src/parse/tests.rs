@@ -149,6 +149,24 @@ fn what_is_no_ptx_is_refused() {
 }
 
 #[test]
+fn a_label_is_known_in_its_block_and_those_within() {
+    for body in [
+        "{ again: bra again; } { again: bra again; }",
+        "{ { bra end; } } end: ret;",
+    ] {
+        assert!(module(&entry(body)).entry("k").is_ok(), "{body}");
+    }
+    assert_eq!(
+        refusal(&entry("{ within: ret; } bra within;")),
+        "kernel.ptx:9: there is no label `within`"
+    );
+    assert_eq!(
+        refusal(&entry("twice: twice: ret;")),
+        "kernel.ptx:9: the label `twice` stands twice in one block"
+    );
+}
+
+#[test]
 fn refusals_name_the_line() {
     for (body, message) in [
         (

@@ -1,9 +1,10 @@
 //! The launch file of `compare hazards`: what a kernel is given, in TOML.
 
 use anyhow::{Context, anyhow, bail};
-use ptx::case::{Argument, Buffer, Case, ElementType, Filling, MapOver};
+use ptx::case::{Argument, Buffer, Case, ElementType, Filling, MapOver, Part};
 use serde::Deserialize;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// A launch file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -13,8 +14,8 @@ pub struct LaunchFile {
     pub entry: Option<String>,
     grid: Extent,
     block: Extent,
-    #[serde(default = "single_block")]
-    cluster: u32,
+    /// The blocks of a cluster; what the entry asks for if there is none.
+    cluster: Option<u32>,
     #[serde(default)]
     dynamic_shared_bytes: usize,
     #[serde(default, rename = "buffer")]
@@ -23,6 +24,9 @@ pub struct LaunchFile {
     arguments: Vec<ArgumentEntry>,
     #[serde(default, rename = "expect")]
     pub expected: Vec<Expected>,
+    /// Where files are that it names.
+    #[serde(skip)]
+    folder: PathBuf,
 }
 
 /// One to three sizes.
@@ -31,10 +35,6 @@ pub struct LaunchFile {
 enum Extent {
     One(u32),
     Several(Vec<u32>),
-}
-
-fn single_block() -> u32 {
-    1
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -50,7 +50,7 @@ struct BufferEntry {
     output: bool,
 }
 
-/// A number, or a word: `unset`, `index`, `random`, `random:SEED`.
+/// A number, or a word: `unset`, `index`, `random`, `random:SEED`, `file:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum Fill {
@@ -63,22 +63,36 @@ enum Fill {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ArgumentEntry {
+    /// The bytes before it in the argument that it is a part of.
+    #[serde(default)]
+    at: usize,
     buffer: Option<String>,
+    /// The bytes of the buffer before the one whose address it is.
+    #[serde(default)]
+    offset: usize,
     #[serde(rename = "type")]
     element: Option<String>,
     value: Option<f64>,
     map: Option<MapEntry>,
+    /// Two digits a byte.
+    hex: Option<String>,
+    /// The size of a structure.
+    bytes: Option<usize>,
+    #[serde(default)]
+    parts: Vec<ArgumentEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MapEntry {
     buffer: String,
+    #[serde(default)]
+    offset: usize,
     extents: Vec<u64>,
     strides: Vec<u64>,
-    /// Columns and rows.
+    /// Columns and rows, and 1 for each further dimension.
     #[serde(rename = "box")]
-    extent: [u32; 2],
+    extent: Vec<u32>,
     swizzle: u32,
 }
 
@@ -96,18 +110,20 @@ pub struct Expected {
 impl LaunchFile {
     /// Reads a launch file; an error begins with the path and the line.
     pub fn parse(path: &Path, text: &str) -> anyhow::Result<Self> {
-        toml::from_str(text).map_err(|error| {
+        let read: Self = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
             let line = text[..start].matches('\n').count() + 1;
             anyhow!("{}:{line}: {}", path.display(), error.message())
-        })
+        })?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        Ok(Self { folder, ..read })
     }
 
-    /// Returns the launch.
-    pub fn case(&self) -> anyhow::Result<Case> {
+    /// Returns the launch of an entry that asks for clusters of so many blocks.
+    pub fn case(&self, cluster: u32) -> anyhow::Result<Case> {
         let mut buffers = Vec::new();
         for entry in &self.buffers {
-            let buffer = entry.buffer();
+            let buffer = entry.buffer(&self.folder);
             buffers.push(buffer.with_context(|| format!("buffer `{}`", entry.name))?);
         }
         let mut arguments = Vec::new();
@@ -124,7 +140,7 @@ impl LaunchFile {
         Ok(Case {
             grid: self.grid.sizes()?,
             block: self.block.sizes()?,
-            cluster: self.cluster,
+            cluster: self.cluster.unwrap_or(cluster),
             dynamic_shared_bytes: self.dynamic_shared_bytes,
             buffers,
             arguments,
@@ -161,7 +177,7 @@ fn element(name: &str) -> anyhow::Result<ElementType> {
 }
 
 impl BufferEntry {
-    fn buffer(&self) -> anyhow::Result<Buffer> {
+    fn buffer(&self, folder: &Path) -> anyhow::Result<Buffer> {
         let filling = match &self.fill {
             Fill::Default if self.output => Filling::Unset,
             Fill::Default => Filling::Random(0),
@@ -171,7 +187,16 @@ impl BufferEntry {
                 None if word == "index" => Filling::Index,
                 None if word == "random" => Filling::Random(0),
                 Some(("random", seed)) => Filling::Random(seed.parse()?),
-                _ => bail!("`{word}` fills nothing; take unset, index, random:SEED or a number"),
+                Some(("file", name)) => {
+                    let path = folder.join(name);
+                    let bytes = fs::read(&path);
+                    Filling::Bytes(
+                        bytes.with_context(|| format!("cannot read {}", path.display()))?,
+                    )
+                }
+                _ => bail!(
+                    "`{word}` fills nothing; take unset, index, random:SEED, file:NAME or a number"
+                ),
             },
         };
         Ok(Buffer {
@@ -186,18 +211,81 @@ impl BufferEntry {
 
 impl ArgumentEntry {
     fn argument(&self) -> anyhow::Result<Argument> {
-        match (&self.buffer, &self.element, self.value, &self.map) {
-            (Some(buffer), None, None, None) => Ok(Argument::Address(buffer.clone())),
-            (None, Some(name), Some(value), None) => Ok(Argument::Scalar(element(name)?, value)),
-            (None, None, None, Some(map)) => Ok(Argument::Map(MapOver {
-                buffer: map.buffer.clone(),
-                extents: map.extents.clone(),
-                strides: map.strides.clone(),
-                box_columns: map.extent[0],
-                box_rows: map.extent[1],
-                swizzle: map.swizzle,
-            })),
-            _ => bail!("it is one of `buffer`, `type` with `value`, or `map`"),
+        let Self {
+            buffer,
+            element: type_name,
+            value,
+            map,
+            hex,
+            bytes,
+            ..
+        } = self;
+        match (buffer, type_name, *value, map, hex, *bytes) {
+            (Some(name), None, None, None, None, None) => Ok(Argument::Address {
+                buffer: name.clone(),
+                offset: self.offset,
+            }),
+            (None, Some(name), Some(number), None, None, None) => {
+                Ok(Argument::Scalar(element(name)?, number))
+            }
+            (None, None, None, Some(entry), None, None) => Ok(Argument::Map(entry.map()?)),
+            (None, None, None, None, Some(digits), None) => Ok(Argument::Bytes(bytes_of(digits)?)),
+            (None, None, None, None, None, Some(size)) => Ok(Argument::Structure {
+                bytes: size,
+                parts: self.parts()?,
+            }),
+            _ => bail!(
+                "it is one of `buffer`, `type` with `value`, `map`, `hex`, or `bytes` with `parts`"
+            ),
         }
     }
+
+    fn parts(&self) -> anyhow::Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for entry in &self.parts {
+            let argument = entry.argument();
+            parts.push(Part {
+                at: entry.at,
+                value: argument.with_context(|| format!("the part at {}", entry.at))?,
+            });
+        }
+        Ok(parts)
+    }
+}
+
+impl MapEntry {
+    fn map(&self) -> anyhow::Result<MapOver> {
+        let [box_columns, box_rows, others @ ..] = self.extent.as_slice() else {
+            bail!("a box has columns and rows");
+        };
+        if others.iter().any(|&extent| extent != 1) {
+            bail!(
+                "a box of {:?} elements has more than columns and rows",
+                self.extent
+            );
+        }
+        Ok(MapOver {
+            buffer: self.buffer.clone(),
+            offset: self.offset,
+            extents: self.extents.clone(),
+            strides: self.strides.clone(),
+            box_columns: *box_columns,
+            box_rows: *box_rows,
+            swizzle: self.swizzle,
+        })
+    }
+}
+
+/// Reads bytes of two hexadecimal digits each.
+fn bytes_of(digits: &str) -> anyhow::Result<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes: Option<Vec<u8>> = pairs
+        .map(|pair| {
+            let text = std::str::from_utf8(pair).ok()?;
+            u8::from_str_radix(text, 16)
+                .ok()
+                .filter(|_| pair.len() == 2)
+        })
+        .collect();
+    bytes.with_context(|| format!("`{digits}` is not two hexadecimal digits a byte"))
 }

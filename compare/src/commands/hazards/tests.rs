@@ -143,7 +143,7 @@ fn an_interrupted_search_counts_the_removals_that_it_left_out() {
     let folder = TempDir::new().unwrap();
     let args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
     let (program, launch_file) = read(&args).unwrap();
-    let case = launch_file.case().unwrap();
+    let case = launch_file.case(program.cluster()).unwrap();
     let verdict = case.judge(&program, None).unwrap();
     let removals = remove_each(&program, &case, &verdict, &AtomicBool::new(true)).unwrap();
     assert!(removals.unnoticed.is_empty());
@@ -210,11 +210,103 @@ fn what_is_no_launch_file_is_refused_by_file_and_line() {
 fn a_filling_is_a_number_or_a_word() {
     let text = BARRIER_LAUNCH.replace("output = true", "fill = 'full'");
     let file = LaunchFile::parse(Path::new("launch.toml"), &text).unwrap();
-    let error = file.case().unwrap_err();
+    let error = file.case(1).unwrap_err();
     assert!(
         format!("{error:#}").contains("`full` fills nothing"),
         "{error:#}"
     );
+}
+
+/// A kernel that copies the second number of its structure's buffer to the first.
+const STRUCTURE: &str = "
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry structure(.param .align 8 .b8 all[24])
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [all+8];
+	ld.param.u32 %r1, [all+16];
+	ld.global.u32 %r2, [%rd1];
+	add.s32 %r3, %r1, %r2;
+	st.global.u32 [%rd1+-4], %r3;
+	ret;
+}
+";
+
+const STRUCTURE_LAUNCH: &str = "
+grid = 1
+block = 1
+[[buffer]]
+name = 'to'
+type = 'i32'
+shape = [2]
+fill = 'file:to.bin'
+output = true
+[[argument]]
+bytes = 24
+parts = [
+  { at = 8, buffer = 'to', offset = 4 },
+  { at = 16, hex = '0c000000' },
+]
+[[expect]]
+buffer = 'to'
+values = [42.0, 30.0]
+";
+
+#[test]
+fn a_structure_and_the_content_of_a_buffer_are_taken_as_they_are() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("to.bin"), [0, 0, 0, 0, 30, 0, 0, 0]).unwrap();
+    let answer = hazards(&arguments(&folder, STRUCTURE, STRUCTURE_LAUNCH)).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+}
+
+#[test]
+fn a_structure_or_content_that_is_none_is_refused() {
+    for (from, to, reason) in [
+        ("to.bin", "from.bin", "cannot read"),
+        (
+            "0c000000",
+            "0c0",
+            "`0c0` is not two hexadecimal digits a byte",
+        ),
+        (
+            "at = 8, ",
+            "at = 17, ",
+            "a part of an argument reaches byte 25 of 24",
+        ),
+        (
+            "bytes = 24",
+            "bytes = 20",
+            "takes 24 bytes, and the launch has 20",
+        ),
+        ("bytes = 24", "", "it is one of `buffer`"),
+        (
+            "hex = '0c000000'",
+            "map = { buffer = 'to', extents = [2], strides = [], box = [2], \
+          swizzle = 128 }",
+            "a box has columns and rows",
+        ),
+    ] {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("to.bin"), [0; 8]).unwrap();
+        let launch = STRUCTURE_LAUNCH.replacen(from, to, 1);
+        let error = hazards(&arguments(&folder, STRUCTURE, &launch)).unwrap_err();
+        let message = format!("{error:#}");
+        assert!(message.contains(reason), "{message}");
+    }
+}
+
+#[test]
+fn a_cluster_is_as_large_as_the_entry_asks() {
+    let launch = "grid = 2\nblock = 128\n[[buffer]]\nname = 'to'\ntype = 'i32'\nshape = [128]\n\
+                  output = true\n[[argument]]\nbuffer = 'to'\n[[expect]]\nbuffer = 'to'\n\
+                  values = [7.0]\n";
+    let folder = TempDir::new().unwrap();
+    let answer = hazards(&arguments(&folder, &kernel("cluster.ptx"), launch)).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
 }
 
 #[test]
