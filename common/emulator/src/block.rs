@@ -191,6 +191,11 @@ impl Block {
     }
 
     #[inline]
+    /// Returns the number of choice points so far ([`crate::Delays`]).
+    pub(crate) fn choice_points(&self) -> u32 {
+        self.ready.choice_points()
+    }
+
     pub(crate) fn take_ready(&mut self) -> Option<u32> {
         self.ready.take()
     }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
@@ -28,9 +28,21 @@ impl Shared<'_> {
 /// `entry` must be a kernel compiled against this crate's shim, `params` what it expects, and
 /// everything that it reaches through them valid for its accesses, from several OS threads at once.
 pub unsafe fn launch(launch: &Launch, suppress: Option<&Place>) -> Result<(), Fault> {
+    // SAFETY: passed on.
+    unsafe { launch_counted(launch, suppress) }.map(|_| ())
+}
+
+/// Runs the grid as [`launch()`] does. Returns the most choice points of a block or cluster
+/// ([`crate::Delays`]).
+///
+/// # Safety
+///
+/// As [`launch()`].
+pub unsafe fn launch_counted(launch: &Launch, suppress: Option<&Place>) -> Result<u32, Fault> {
     let clusters = launch.check()? / launch.cluster as usize;
     let layouts = Layouts::new(launch.schedule);
     let first_fault = AtomicUsize::new(usize::MAX);
+    let choice_points = AtomicU32::new(0);
     let shared = Shared(launch);
     let faults = (0..clusters).into_par_iter().filter_map(|index| {
         if index > first_fault.load(Ordering::Relaxed) {
@@ -39,13 +51,19 @@ pub unsafe fn launch(launch: &Launch, suppress: Option<&Place>) -> Result<(), Fa
         let first = shared.get().cluster_index(index as u64);
         // SAFETY: passed on.
         let result = unsafe { worker::run_cluster(shared.get(), first, &layouts, suppress, None) };
-        let fault = result.err()?;
+        let fault = match result {
+            Err(fault) => fault,
+            Ok(points) => {
+                choice_points.fetch_max(points, Ordering::Relaxed);
+                return None;
+            }
+        };
         first_fault.fetch_min(index, Ordering::Relaxed);
         Some((index, fault))
     });
     match faults.min_by_key(|(index, _)| *index) {
         Some((_, fault)) => Err(fault),
-        None => Ok(()),
+        None => Ok(choice_points.into_inner()),
     }
 }
 

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::cluster::MAX_TOGETHER;
 
 /// The order in which threads run. A correct kernel gives the same bits under all of them.
@@ -12,6 +14,46 @@ pub enum Schedule {
     /// Like [`Schedule::InOrder`], but one warp, chosen by the seed and the block and never the
     /// first of its block, runs only when no other one can.
     Starving(u64),
+    /// Like [`Schedule::InOrder`], but at some choice points the warp whose turn it is gives way.
+    Delayed(Delays),
+}
+
+/// Choice points at which the warp whose turn it is gives way to the next one: as often as the point
+/// is named, once for each of the next ones.
+///
+/// A choice point is where a warp would go on that has waited or met its own lanes, and another one
+/// could, too. They are numbered from 0 in each block, or cluster.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Delays {
+    at: [u32; Self::MOST],
+    count: usize,
+}
+
+impl Delays {
+    pub const MOST: usize = 4;
+
+    /// Returns these delays with one more, not before the last; none if there are as many as can be.
+    #[must_use]
+    pub fn and(self, point: u32) -> Option<Self> {
+        let mut more = self;
+        *more.at.get_mut(self.count)? = point;
+        more.count += 1;
+        Some(more)
+    }
+
+    pub fn points(&self) -> &[u32] {
+        &self.at[..self.count]
+    }
+
+    fn at(&self, point: u32) -> usize {
+        self.points().iter().filter(|&&it| it == point).count()
+    }
+}
+
+impl fmt::Debug for Delays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.points()).finish()
+    }
 }
 
 impl Schedule {
@@ -21,7 +63,7 @@ impl Schedule {
 
     pub(crate) fn leader(self) -> u32 {
         match self {
-            Self::InOrder | Self::Starving(_) => 0,
+            Self::InOrder | Self::Starving(_) | Self::Delayed(_) => 0,
             Self::Reversed => 31,
             Self::Shuffled(seed) => (Random::new(seed).next() & 1) as u32 * 31,
         }
@@ -29,7 +71,7 @@ impl Schedule {
 
     pub(crate) fn layout_seed(self) -> u64 {
         match self {
-            Self::InOrder => 1,
+            Self::InOrder | Self::Delayed(_) => 1,
             Self::Reversed => 2,
             Self::Shuffled(seed) => Random::new(seed).next().wrapping_add(3),
             Self::Starving(seed) => Random::new(!seed).next().wrapping_add(3),
@@ -69,6 +111,11 @@ impl Random {
 
 const WARPS: u32 = MAX_TOGETHER / 32;
 
+/// Returns the first warp of a set from `start` on, in a ring.
+fn next_of(warps: u64, start: u32) -> u32 {
+    (start + warps.rotate_right(start).trailing_zeros()) % WARPS
+}
+
 #[derive(Debug)]
 pub(crate) struct Ready {
     schedule: Schedule,
@@ -77,6 +124,9 @@ pub(crate) struct Ready {
     warps: u64,
     current: u32,
     starved: u64,
+    /// The warps that have become ready since they last ran.
+    fresh: u64,
+    choice_points: u32,
 }
 
 impl Ready {
@@ -85,7 +135,7 @@ impl Ready {
     pub(crate) fn new(schedule: Schedule, block: u64, blocks: u32, warps: u32) -> Self {
         let seed = match schedule {
             Schedule::Shuffled(seed) | Schedule::Starving(seed) => seed,
-            Schedule::InOrder | Schedule::Reversed => 0,
+            Schedule::InOrder | Schedule::Reversed | Schedule::Delayed(_) => 0,
         };
         let mut random = Random::new(Random::new(seed).next() ^ block);
         let starved = match schedule {
@@ -108,11 +158,21 @@ impl Ready {
             warps: 0,
             current,
             starved,
+            fresh: 0,
+            choice_points: 0,
         }
+    }
+
+    /// Returns the number of choice points so far; 0 unless warps may be delayed.
+    pub(crate) fn choice_points(&self) -> u32 {
+        self.choice_points
     }
 
     pub(crate) fn insert(&mut self, warp: u32, mask: u32) {
         if mask != 0 {
+            if self.lanes[warp as usize] == 0 {
+                self.fresh |= 1 << warp;
+            }
             self.lanes[warp as usize] |= mask;
             self.warps |= 1 << warp;
         }
@@ -129,10 +189,12 @@ impl Ready {
                 if candidates == 0 {
                     candidates = self.starved;
                 }
-                if candidates >> self.current & 1 == 0 {
-                    let above = candidates.rotate_right(self.current).trailing_zeros();
-                    self.current = (self.current + above) % WARPS;
-                }
+                self.current = next_of(candidates, self.current);
+                let ready = self.lanes[self.current as usize];
+                (self.current, ready.trailing_zeros())
+            }
+            Schedule::Delayed(delays) => {
+                self.current = self.undelayed(delays);
                 let ready = self.lanes[self.current as usize];
                 (self.current, ready.trailing_zeros())
             }
@@ -157,6 +219,19 @@ impl Ready {
             self.warps &= !(1 << warp);
         }
         Some(warp * 32 + lane)
+    }
+
+    /// Returns the warp that runs next: the one whose turn it is, or one behind it for each delay.
+    fn undelayed(&mut self, delays: Delays) -> u32 {
+        let mut warp = next_of(self.warps, self.current);
+        if self.fresh >> warp & 1 == 1 && self.warps.count_ones() > 1 {
+            for _ in 0..delays.at(self.choice_points) {
+                warp = next_of(self.warps, (warp + 1) % WARPS);
+            }
+            self.choice_points += 1;
+        }
+        self.fresh &= !(1 << warp);
+        warp
     }
 
     /// Returns whether the thread that completes a rendezvous goes on at once: not under the

@@ -121,7 +121,7 @@ pub unsafe fn trace(
             };
             End {
                 first,
-                result,
+                result: result.map(|_| ()),
                 outcome,
             }
         })

@@ -102,13 +102,18 @@ impl Tracing<'_> {
     }
 }
 
+/// Runs a cluster. Returns the number of its choice points ([`crate::Delays`]).
+///
+/// # Safety
+///
+/// As [`crate::launch()`].
 pub(crate) unsafe fn run_cluster(
     launch: &Launch,
     index: BlockIndex,
     layouts: &Layouts,
     suppress: Option<&Place>,
     tracing: Option<Tracing<'_>>,
-) -> Result<(), Fault> {
+) -> Result<u32, Fault> {
     WORKER.with_borrow_mut(|worker| {
         // SAFETY: passed on.
         unsafe { worker.run_cluster(launch, index, layouts, suppress, tracing) }
@@ -140,7 +145,7 @@ impl Worker {
         layouts: &Layouts,
         suppress: Option<&Place>,
         tracing: Option<Tracing<'_>>,
-    ) -> Result<(), Fault> {
+    ) -> Result<u32, Fault> {
         let block_threads = launch.block.iter().product::<u32>();
         let (blocks, declared) = (launch.cluster, launch.dynamic_shared_bytes);
         self.watchdog.watch(launch.patience);
@@ -162,6 +167,7 @@ impl Worker {
             judge.borrow_mut().start(setup);
         }
         let result = self.run_lanes(launch, &run, &contexts);
+        let choice_points = run.block.borrow().choice_points();
         self.take_back(run, tracing);
         if let Err(fault) = result {
             self.used_shared_bytes = None;
@@ -174,7 +180,7 @@ impl Worker {
             let block = [index[0] + rank, index[1], index[2]];
             self.check_guard(shared.wrapping_add(rank as usize * STRIDE), declared, block)?;
         }
-        Ok(())
+        Ok(choice_points)
     }
 
     fn start_run(

@@ -484,8 +484,14 @@ impl Verdict {
 /// The bytes of each output.
 type Outputs = Vec<Vec<u8>>;
 
+/// What a run has left.
+pub(crate) struct Ended {
+    pub(crate) outputs: Outputs,
+    pub(crate) choice_points: u32,
+}
+
 /// The end of a run.
-type Ran = Result<Outputs, Fault>;
+type Ran = Result<Ended, Fault>;
 
 unsafe extern "C-unwind" fn no_body(_: *const std::ffi::c_void) {}
 
@@ -504,7 +510,7 @@ impl Case {
     }
 
     /// Runs the kernel under a schedule. Returns its outputs.
-    fn run(
+    pub(crate) fn run(
         &self,
         program: &Program,
         schedule: Schedule,
@@ -519,8 +525,11 @@ impl Case {
         let launch = electing.launch(&self.launch(schedule));
         // SAFETY: buffers and parameters outlive the launch. A kernel that leaves them is stopped
         // where the judge or the system sees it; it was traced before.
-        let result = unsafe { emulator::launch(&launch, suppress) };
-        Ok(result.map(|()| image.outputs()))
+        let result = unsafe { emulator::launch_counted(&launch, suppress) };
+        Ok(result.map(|choice_points| Ended {
+            outputs: image.outputs(),
+            choice_points,
+        }))
     }
 
     /// Traces the kernel under the first schedule, then runs it under all, and once more where
@@ -575,7 +584,7 @@ impl Case {
                 verdict.findings.push(Finding { schedule, failure });
             }
             if first.is_none() {
-                first = ran.ok();
+                first = ran.ok().map(|ended| ended.outputs);
             }
         }
         let is_asked = program.elects() && suppress.is_none() && verdict.is_green();
@@ -592,11 +601,11 @@ impl Case {
         match (ran, first) {
             (Err(fault), _) => Some(Failure::Stopped(fault.clone())),
             (Ok(_), None) => None,
-            (Ok(outputs), Some(expected)) => self.difference(expected, outputs),
+            (Ok(ended), Some(expected)) => self.difference(expected, &ended.outputs),
         }
     }
 
-    fn difference(&self, expected: &[Vec<u8>], outputs: &[Vec<u8>]) -> Option<Failure> {
+    pub(crate) fn difference(&self, expected: &[Vec<u8>], outputs: &[Vec<u8>]) -> Option<Failure> {
         let names = self.buffers.iter().filter(|buffer| buffer.is_output);
         for ((buffer, wanted), found) in names.zip(expected).zip(outputs) {
             let byte = wanted.iter().zip(found).position(|(a, b)| a != b);

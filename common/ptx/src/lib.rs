@@ -6,6 +6,7 @@
 pub mod case;
 mod decode;
 mod execute;
+pub mod explore;
 pub mod instructions;
 mod isa;
 mod parse;

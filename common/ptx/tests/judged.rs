@@ -1,8 +1,12 @@
 //! Small kernels in PTX: a right one is quiet, and its faulty neighbour, one line away, is named by
 //! the line of the text.
 
+use emulator::Schedule;
 use ptx::Module;
-use ptx::case::{Argument, Buffer, Case, ElementType, Failure, Filling, MapOver, Part, Verdict};
+use ptx::case::{
+    Argument, Buffer, Case, ElementType, Failure, Filling, Finding, MapOver, Part, Verdict,
+};
+use ptx::explore::Exploration;
 
 fn buffer(name: &str, element: ElementType, elements: usize, is_output: bool) -> Buffer {
     Buffer {
@@ -863,9 +867,12 @@ const STRUCTURE: &str = "
 }
 ";
 
+fn part(at: usize, value: Argument) -> Part {
+    Part { at, value }
+}
+
 fn structure_launch(at: usize) -> Case {
     let to = buffer("to", ElementType::I32, 2, true);
-    let part = |at, value| Part { at, value };
     let behind = Argument::Address {
         buffer: "to".to_owned(),
         offset: 4,
@@ -902,4 +909,87 @@ fn a_case_that_does_not_fit_its_kernel_says_why() {
         refused(&short),
         "buffer `to` is filled with 4 bytes, and has 8"
     );
+}
+
+const WINDOW: &str = include_str!("kernels/window.ptx");
+
+fn window_launch() -> Case {
+    let word = |name: &str| Buffer {
+        filling: Filling::Value(0.0),
+        ..buffer(name, ElementType::I32, 1, true)
+    };
+    case(
+        64,
+        vec![word("gate"), word("passed")],
+        vec![address("gate"), address("passed")],
+    )
+}
+
+/// Explores a kernel in which the default schedules find nothing.
+fn explored(text: &str, launch: &Case, most: usize) -> Exploration {
+    let verdict = assert_quiet(text, launch);
+    let module = Module::parse("tests/kernel.ptx", text).unwrap();
+    let program = module.entry(&module.entries()[0].name).unwrap();
+    let explored = launch.explore(&program, &verdict.outputs, most, &mut |_| true);
+    explored.unwrap()
+}
+
+#[test]
+fn a_moment_that_no_default_schedule_meets_is_found_with_one_delay() {
+    let found = explored(WINDOW, &window_launch(), 100);
+    let [Finding { schedule, failure }] = found.findings.as_slice() else {
+        panic!("{found:?}")
+    };
+    let Schedule::Delayed(delays) = schedule else {
+        panic!("{schedule:?}")
+    };
+    assert_eq!(delays.points().len(), 1);
+    let differs = Failure::Differs {
+        buffer: "passed".to_owned(),
+        byte: 0,
+    };
+    assert_eq!(*failure, differs);
+    assert!(found.complete >= Some(1), "{}", found.extent());
+}
+
+#[test]
+fn an_exploration_ends_at_its_bound_and_says_what_it_leaves_out() {
+    let found = explored(WINDOW, &window_launch(), 5);
+    assert_eq!((found.orders, found.complete, found.more), (5, Some(0), 4));
+    let points = found.choice_points;
+    assert_eq!(
+        found.extent(),
+        format!(
+            "5 orders of warps were run, of up to {points} choice points each: all with at most \
+             0 delays and 4 of those with one more"
+        )
+    );
+}
+
+#[test]
+fn a_gate_that_never_opens_is_the_same_in_all_orders() {
+    let text = edited(WINDOW, "// open", "");
+    let found = explored(&text, &window_launch(), 1000);
+    assert!(found.findings.is_empty(), "{found:?}");
+    assert!(found.complete >= Some(2), "{}", found.extent());
+}
+
+#[test]
+fn a_single_warp_has_one_order() {
+    let found = explored(ELECTION, &warp_launch(32), 10);
+    assert_eq!(
+        found.extent(),
+        "one order of warps is possible, and was run"
+    );
+}
+
+#[test]
+fn an_exploration_that_is_interrupted_says_so() {
+    let verdict = assert_quiet(WINDOW, &window_launch());
+    let module = Module::parse("tests/kernel.ptx", WINDOW).unwrap();
+    let program = module.entry("window").unwrap();
+    let mut goes_on = |run| run < 2;
+    let explored = window_launch().explore(&program, &verdict.outputs, 10, &mut goes_on);
+    let found = explored.unwrap();
+    assert_eq!((found.orders, found.is_interrupted), (2, true));
 }

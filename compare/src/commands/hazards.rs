@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use launch::{Expected, LaunchFile};
 use measure::interrupt::interrupted;
-use ptx::case::{Case, Failure, Verdict};
+use ptx::case::{Case, Failure, Finding, Verdict};
+use ptx::explore::Exploration;
 use ptx::{Module, Program};
 use results::judge::verdict::Exit;
 use serde::Serialize;
@@ -41,12 +42,14 @@ Examples:
   compare hazards kernel.ptx --launch launch.toml
   compare hazards kernel.ptx --launch launch.toml --suppress
                                                 removes each wait, fence, arrive and barrier once
+  compare hazards kernel.ptx --launch launch.toml --schedules 1000
+                                                and runs more orders, for flags, tickets and phases
 
 Exit codes:
   0  nothing was found
   1  a hazard, a deadlock, an output that differs, or a removal that nothing notices
   2  wrong usage, or a file that cannot be read
-  130  interrupted: what --suppress found until then is printed";
+  130  interrupted: what --suppress or --schedules found until then is printed";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -60,6 +63,9 @@ pub struct HazardsArgs {
     /// Remove each synchronisation once, and name those that nothing notices
     #[arg(long)]
     pub suppress: bool,
+    /// Run up to N more orders of warps: all in which a warp gives way once, then twice, and so on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub schedules: usize,
     /// Print one object of JSON
     #[arg(long)]
     pub json: bool,
@@ -75,6 +81,9 @@ struct Report {
     /// What the kernel counts on that the PTX ISA leaves open.
     assumptions: Vec<String>,
     unexpected: Vec<String>,
+    /// The orders beyond the schedules that were run; `None` if none was asked for.
+    explored: Option<String>,
+    is_interrupted: bool,
     synchronisation: usize,
     /// The removals that nothing notices; `None` if none was asked for.
     unnoticed: Option<Vec<String>>,
@@ -91,7 +100,7 @@ struct Removals {
 
 impl Report {
     fn exit(&self) -> Exit {
-        if self.not_removed > 0 {
+        if self.not_removed > 0 || self.is_interrupted {
             return Exit::Interrupted;
         }
         let lists = [&self.hazards, &self.schedules, &self.unexpected];
@@ -124,6 +133,7 @@ impl Report {
                 self.entry, self.synchronisation
             ));
         }
+        lines.extend(self.explored.iter().cloned());
         lines.extend(self.assumptions.iter().cloned());
         lines.join("\n")
     }
@@ -143,20 +153,52 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
         schedules: findings(&verdict),
         assumptions: assumptions(&verdict),
         unexpected: unexpected(&launch_file.expected, &case, &verdict),
+        explored: None,
+        is_interrupted: false,
         synchronisation: verdict.sync_sites.len(),
         unnoticed: None,
         not_removed: 0,
     };
-    if args.suppress && verdict.is_green() {
-        let interrupted = interrupted().context("cannot wait for signals")?;
+    let is_more_asked = args.suppress || args.schedules > 0;
+    if !verdict.is_green() || !is_more_asked {
+        return answer(args, &report);
+    }
+    let interrupted = interrupted().context("cannot wait for signals")?;
+    if args.schedules > 0 {
+        let explored = explore(&program, &case, &verdict, args.schedules, &interrupted)?;
+        report.schedules.extend(explored.findings.iter().map(line));
+        report.explored = Some(explored.extent());
+        report.is_interrupted = explored.is_interrupted;
+    }
+    if args.suppress {
         let removals = remove_each(&program, &case, &verdict, &interrupted)?;
         report.unnoticed = Some(removals.unnoticed);
         report.not_removed = removals.not_made;
     }
+    answer(args, &report)
+}
+
+fn answer(args: &HazardsArgs, report: &Report) -> anyhow::Result<Answer> {
     if args.json {
-        return Answer::json(report.exit(), &report);
+        return Answer::json(report.exit(), report);
     }
     Ok(Answer::new(report.exit(), report.text()))
+}
+
+/// Runs orders beyond the default schedules. It ends early when the flag is set.
+fn explore(
+    program: &Program,
+    case: &Case,
+    verdict: &Verdict,
+    most: usize,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Exploration> {
+    let mut progress = Progress::default();
+    let mut goes_on = |run: usize| {
+        progress.step("order", "of warps", run.min(most - 1), most);
+        !interrupted.load(Ordering::Relaxed)
+    };
+    Ok(case.explore(program, &verdict.outputs, most, &mut goes_on)?)
 }
 
 fn read(args: &HazardsArgs) -> anyhow::Result<(Program, LaunchFile)> {
@@ -187,12 +229,11 @@ fn judge(program: &Program, case: &Case, path: &Path) -> anyhow::Result<Verdict>
 }
 
 fn findings(verdict: &Verdict) -> Vec<String> {
-    let mut lines = Vec::new();
-    for found in &verdict.findings {
-        let what = words(&found.failure);
-        lines.push(format!("schedule {:?}: {what}", found.schedule));
-    }
-    lines
+    verdict.findings.iter().map(line).collect()
+}
+
+fn line(found: &Finding) -> String {
+    format!("schedule {:?}: {}", found.schedule, words(&found.failure))
 }
 
 fn words(failure: &Failure) -> String {

@@ -81,3 +81,50 @@ fn shuffled_takes_every_thread_once_and_repeats_itself() {
     order.sort_unstable();
     assert_eq!(order, [0, 2, 64, 65]);
 }
+
+/// Three warps of one lane each, of which each becomes ready again once.
+fn delayed(delays: Delays) -> Vec<u32> {
+    let mut ready = Ready::new(Schedule::Delayed(delays), 0, 1, 3);
+    (0..3).for_each(|warp| ready.insert(warp, 1));
+    let mut again = [true; 3];
+    let mut order = Vec::new();
+    while let Some(thread) = ready.take() {
+        let warp = thread / 32;
+        order.push(warp);
+        if std::mem::take(&mut again[warp as usize]) {
+            ready.insert(warp, 1);
+        }
+    }
+    order
+}
+
+#[test]
+fn a_warp_that_gives_way_runs_when_the_ring_comes_round() {
+    let at = |points: &[u32]| {
+        points.iter().fold(Delays::default(), |delays, &point| {
+            delays.and(point).unwrap()
+        })
+    };
+    assert_eq!(delayed(at(&[])), [0, 0, 1, 1, 2, 2]);
+    assert_eq!(delayed(at(&[0])), [1, 1, 2, 2, 0, 0]);
+    assert_eq!(delayed(at(&[0, 0])), [2, 2, 0, 0, 1, 1]);
+    assert_eq!(delayed(at(&[1])), [0, 1, 1, 2, 2, 0]);
+    assert_eq!(delayed(at(&[1, 2])), [0, 1, 2, 2, 0, 1]);
+    assert_eq!(at(&[0, 1, 2, 3]).and(4), None, "four at most");
+}
+
+#[test]
+fn a_choice_point_is_where_another_warp_could_run_too() {
+    let mut ready = Ready::new(Schedule::Delayed(Delays::default()), 0, 1, 2);
+    ready.insert(0, 0b11);
+    assert_eq!(ready.take(), Some(0), "alone");
+    assert_eq!(ready.choice_points(), 0);
+    ready.insert(1, 0b1);
+    assert_eq!(ready.take(), Some(1), "within its stretch");
+    assert_eq!(ready.choice_points(), 0);
+    ready.insert(0, 0b1);
+    assert_eq!(ready.take(), Some(0), "it has met its lanes");
+    assert_eq!(ready.choice_points(), 1);
+    assert_eq!(ready.take(), Some(32));
+    assert_eq!(ready.choice_points(), 1);
+}

@@ -209,7 +209,7 @@ impl Products {
         }
         let shape = Shape::new(first)?;
         let is_early = match self.schedule {
-            Schedule::InOrder | Schedule::Starving(_) => false,
+            Schedule::InOrder | Schedule::Starving(_) | Schedule::Delayed(_) => false,
             Schedule::Reversed => true,
             Schedule::Shuffled(_) => self.random.next() >> 63 == 1,
         };

@@ -33,6 +33,7 @@ fn arguments(folder: &TempDir, kernel: &str, launch: &str) -> HazardsArgs {
         kernel: kernel_path,
         launch: launch_path,
         suppress: false,
+        schedules: 0,
         json: false,
     }
 }
@@ -307,6 +308,54 @@ fn a_cluster_is_as_large_as_the_entry_asks() {
     let folder = TempDir::new().unwrap();
     let answer = hazards(&arguments(&folder, &kernel("cluster.ptx"), launch)).unwrap();
     assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+}
+
+const WINDOW_LAUNCH: &str = "
+grid = 1
+block = 64
+[[buffer]]
+name = 'gate'
+type = 'i32'
+shape = [1]
+fill = 0.0
+output = true
+[[buffer]]
+name = 'passed'
+type = 'i32'
+shape = [1]
+output = true
+[[argument]]
+buffer = 'gate'
+[[argument]]
+buffer = 'passed'
+";
+
+#[test]
+fn more_orders_find_what_three_schedules_do_not_and_say_how_many_they_were() {
+    let folder = TempDir::new().unwrap();
+    let mut args = arguments(&folder, &kernel("window.ptx"), WINDOW_LAUNCH);
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    args.schedules = 100;
+    let explored = hazards(&args).unwrap();
+    assert_eq!(explored.exit, Exit::Fail, "{}", explored.text);
+    for words in [
+        "schedule Delayed([",
+        "`passed` differs",
+        "100 orders of warps were run",
+    ] {
+        assert!(explored.text.contains(words), "{}", explored.text);
+    }
+}
+
+#[test]
+fn orders_that_find_nothing_leave_the_verdict_green() {
+    let folder = TempDir::new().unwrap();
+    let mut args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
+    args.schedules = 20;
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    assert!(answer.text.contains("20 orders"), "{}", answer.text);
 }
 
 #[test]
