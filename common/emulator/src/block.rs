@@ -190,12 +190,12 @@ impl Block {
         self.barriers
     }
 
-    #[inline]
     /// Returns the number of choice points so far ([`crate::Delays`]).
     pub(crate) fn choice_points(&self) -> u32 {
         self.ready.choice_points()
     }
 
+    #[inline]
     pub(crate) fn take_ready(&mut self) -> Option<u32> {
         self.ready.take()
     }
