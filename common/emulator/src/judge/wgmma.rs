@@ -1,6 +1,6 @@
-//! Each warp reads both operands, A by an [`OperandRule`], by the async proxy, from the issue of the product
-//! until a wait covers it. One wait speaks for all four warps, since it returns only when all have
-//! issued the product.
+//! Each warp reads both operands, of A what an [`OperandRule`] says, by the async proxy, from the
+//! issue of the product until a wait covers it. One wait speaks for all four warps, since it returns
+//! only when all have issued the product.
 
 use std::ops::Range;
 
