@@ -17,9 +17,10 @@ pub(crate) mod tma;
 use crate::block::Progress;
 use crate::fault::Fault;
 use crate::judge::Sync;
+use crate::judge::deeds::Doing;
 use crate::run::{Pause, ThreadContext};
 use crate::site::{Literal, Site};
-use crate::warp::Collective;
+use crate::warp::{Collective, Kind};
 
 /// # Safety
 /// `thread` is the running thread's context and `collective` a live struct of the shim; so for all
@@ -32,6 +33,7 @@ pub(crate) unsafe extern "C-unwind" fn emulator_collective(
     // SAFETY: see above.
     let (context, call) = unsafe { (&*thread, &*collective) };
     let run = context.run();
+    note_collective(context, call);
     // Only operations that synchronise are told to the judge on arrival and can be suppressed.
     let is_plain = call.execute.is_some() || run.judge.is_none() && run.suppress.is_none();
     if is_plain && run.block.borrow_mut().join(context.thread, call) {
@@ -61,6 +63,34 @@ fn arrive(context: &ThreadContext, collective: &Collective) {
         Ok(_) => {}
         Err(fault) => context.fail(fault),
     }
+    run.judge(|judge| judge.deeds().ends(context.thread));
+}
+
+/// Notes what a warp does, or that a wait of it begins.
+fn note_collective(context: &ThreadContext, call: &Collective) {
+    let kind = call.kind();
+    context.run().judge(|judge| {
+        let deeds = judge.deeds();
+        if !deeds.is_on() {
+            return;
+        }
+        let doing = Doing {
+            thread: context.thread,
+            operation: call.name.get().to_str().unwrap_or_default(),
+            site: call.site.number(),
+            object: call.agree[0] as u32,
+        };
+        match kind {
+            Kind::NamedSync | Kind::ClusterWait | Kind::WgmmaWait | Kind::TakeRegisters => {
+                deeds.begins(doing);
+            }
+            Kind::NamedArrive
+            | Kind::ClusterArrive
+            | Kind::ClusterArriveRelaxed
+            | Kind::WgmmaCommit => deeds.marks(doing),
+            _ => deeds.does(Doing { object: 0, ..doing }),
+        }
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -72,6 +102,13 @@ pub(crate) unsafe extern "C-unwind" fn emulator_barrier(thread: *const ThreadCon
         run.judge(|judge| judge.reaches(Sync::Barrier, site.number()));
         return;
     }
+    let doing = Doing {
+        thread: context.thread,
+        operation: Sync::Barrier.operation(),
+        site: site.number(),
+        object: 0,
+    };
+    run.judge(|judge| judge.deeds().begins(doing));
     let (progress, is_complete) = {
         let mut block = run.block.borrow_mut();
         let before = block.barriers();
@@ -86,6 +123,7 @@ pub(crate) unsafe extern "C-unwind" fn emulator_barrier(thread: *const ThreadCon
         Ok(_) => {}
         Err(fault) => context.fail(fault),
     }
+    run.judge(|judge| judge.deeds().ends(context.thread));
 }
 
 /// `EmulatorTrap` of abi.h.

@@ -478,7 +478,8 @@ impl Run {
                 let site = call.site.access_number();
                 self.judge(|judge| {
                     let read = issued.operands(warp, judge.operand_rule());
-                    judge.issue_product(warp, site, issued.number, issued.macs, read)
+                    judge.issue_product(warp, site, issued.number, issued.macs, read);
+                    judge.names_tile(warp, issued.part_of_b());
                 });
                 for woken in &issued.woken {
                     self.judge(|judge| judge.products_complete(woken.warp, woken.covered));

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use crate::extent::BlockIndex;
 use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch};
+use crate::judge::deeds::{RawDeed, RawTile};
 use crate::judge::describe::describe_all;
 use crate::judge::global::{Run, RunKind};
 use crate::judge::hint::Hint;
@@ -53,6 +54,8 @@ pub struct Selection<'a> {
     pub watch: Option<Watch>,
     pub fence_rule: FenceRule,
     pub operand_rule: OperandRule,
+    /// The operations of which the order is noted, by the names of their functions.
+    pub deeds: &'a [&'static str],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +75,38 @@ pub struct TraceReport {
     pub counted: Counted,
     pub sync_sites: Vec<SyncSite>,
     pub observations: Observations,
+    /// What warps did, of [`Selection::deeds`]; those of one warp in order.
+    pub deeds: Vec<Deed>,
+}
+
+/// An operation of a warp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    pub block: BlockIndex,
+    /// Of the block.
+    pub warp: u32,
+    /// The name of its function.
+    pub operation: &'static str,
+    /// The source line and those that it was inlined into, innermost first.
+    pub places: Vec<Place>,
+    /// The barrier's offset in shared memory or its number, or how many groups may be in flight.
+    pub object: u32,
+    /// The number of steps before it, on the longest way there: the warp's own, and those of others
+    /// that it has been told of.
+    pub begin: u64,
+    /// As many as `begin` for what takes no step; more by others' for a wait.
+    pub end: u64,
+    /// The tile that TMA copies, or that a product of a warpgroup reads as its B.
+    pub tile: Option<Tile>,
+}
+
+/// A tile of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// The name of the tensor's buffer.
+    pub tensor: String,
+    /// Tiles of its height before it in its head.
+    pub number: u32,
 }
 
 /// Runs the traced build of a kernel. Hazards, also those that stop a block, are in the report.
@@ -107,6 +142,7 @@ pub unsafe fn trace(
                 watch: watch.as_ref(),
                 fence_rule: selection.fence_rule,
                 operand_rule: selection.operand_rule,
+                deeds: selection.deeds,
                 outcome: &mut outcome,
             };
             // SAFETY: passed on.
@@ -158,6 +194,7 @@ impl Summary<'_> {
         let mut stopped = Vec::new();
         let counted = self.count(&ends);
         let (mut syncs, mut runs) = (BTreeSet::new(), Vec::new());
+        let mut deeds = Vec::new();
         for (index, end) in ends.into_iter().enumerate() {
             let End {
                 first,
@@ -174,6 +211,7 @@ impl Summary<'_> {
                 observer.add(self.launch, first, watch, self.memory, &outcome);
             }
             hazards.merge(outcome.hazards);
+            deeds.extend(outcome.deeds.into_iter().map(|deed| (first, deed)));
             syncs.extend(outcome.syncs);
             runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
         }
@@ -190,7 +228,35 @@ impl Summary<'_> {
             more_hazards,
             counted,
             sync_sites: describe_syncs(syncs, &mut places),
+            deeds: self.describe_deeds(deeds, &mut places),
         }
+    }
+
+    /// Describes deeds, each with the first block of its cluster.
+    fn describe_deeds(&self, deeds: Vec<(BlockIndex, RawDeed)>, places: &mut Places) -> Vec<Deed> {
+        let mut described = Vec::new();
+        for (cluster, deed) in deeds {
+            let (block, thread) = self.launch.in_cluster(cluster, deed.warp * 32);
+            described.push(Deed {
+                block,
+                warp: thread / 32,
+                operation: deed.operation,
+                places: places.get(deed.site),
+                object: deed.object,
+                begin: deed.begin,
+                end: deed.end,
+                tile: deed.tile.and_then(|tile| self.describe_tile(tile)),
+            });
+        }
+        described
+    }
+
+    fn describe_tile(&self, tile: RawTile) -> Option<Tile> {
+        let (allocation, _) = self.memory.locate(tile.place)?;
+        Some(Tile {
+            tensor: allocation.name.clone(),
+            number: tile.number,
+        })
     }
 
     fn count(&self, ends: &[End]) -> Counted {

@@ -73,6 +73,7 @@ pub(crate) struct Tracing<'a> {
     pub(crate) watch: Option<&'a Arc<Watch>>,
     pub(crate) fence_rule: FenceRule,
     pub(crate) operand_rule: OperandRule,
+    pub(crate) deeds: &'a [&'static str],
     pub(crate) outcome: &'a mut Outcome,
 }
 
@@ -98,6 +99,7 @@ impl Tracing<'_> {
             watch: self.watch.cloned(),
             fence_rule: self.fence_rule,
             operand_rule: self.operand_rule,
+            deeds: self.deeds.to_vec(),
         }
     }
 }

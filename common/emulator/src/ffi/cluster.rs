@@ -59,6 +59,9 @@ pub(crate) unsafe extern "C-unwind" fn emulator_store_async(
         site,
     };
     let barrier = call.used();
+    context
+        .run()
+        .judge(|judge| judge.deeds().does(call.doing(barrier)));
     let store = Incoming::Store {
         to: to as *mut [u8; BYTES],
         value,

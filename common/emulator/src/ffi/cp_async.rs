@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 
 use crate::fault::Fault;
+use crate::judge::deeds::Doing;
 use crate::judge::{Stop, Sync};
 use crate::run::ThreadContext;
 use crate::site::Site;
@@ -27,6 +28,13 @@ pub(crate) unsafe extern "C-unwind" fn emulator_cp_async(
         context.fail(fault);
     }
     let (bytes_to, bytes_from) = (bytes as usize, src_bytes as usize);
+    let doing = Doing {
+        thread: context.thread,
+        operation: "cp_async",
+        site: site.number(),
+        object: 0,
+    };
+    run.judge(|judge| judge.deeds().does(doing));
     let judgement = run.judge(|judge| {
         let number = site.access_number();
         judge.issue(context.thread, to, from, bytes_to, bytes_from, number)
@@ -117,9 +125,17 @@ pub(crate) unsafe extern "C-unwind" fn emulator_cp_async_wait(
     if !run.reaches(Sync::Wait, site) {
         return;
     }
+    let doing = Doing {
+        thread: context.thread,
+        operation: Sync::Wait.operation(),
+        site: site.number(),
+        object: newest_groups,
+    };
+    run.judge(|judge| judge.deeds().begins(doing));
     let copies = &mut run.copies.borrow_mut()[context.thread as usize];
     let covered = copies.wait(newest_groups as usize, |tag| {
         run.judge(|judge| judge.landed(tag));
     });
     run.judge(|judge| judge.waited(context.thread, newest_groups, covered, site.number()));
+    run.judge(|judge| judge.deeds().ends(context.thread));
 }

@@ -2,8 +2,9 @@
 //! next. A cp.async arrival does so for the thread's copies, which land when the first observer
 //! looks; TMA's boxes for their own bytes alone.
 
-use crate::cluster::STRIDE;
+use crate::cluster::{Cluster, STRIDE};
 use crate::fault::Fault;
+use crate::judge::deeds::Doing;
 use crate::judge::{Fork, Judge, Sync};
 use crate::mbarrier::{Arrivals, Mbarrier, Misuse, Seen};
 use crate::run::{Pause, Run, ThreadContext};
@@ -122,8 +123,20 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns what the thread does at the object, for the order of deeds.
+    pub(super) fn doing(&self, place: usize) -> Doing {
+        Doing {
+            thread: self.context.thread,
+            operation: self.operation,
+            site: self.site.number(),
+            object: Cluster::within_block(place) as u32,
+        }
+    }
+
     fn arrive(&self, with_copies: bool, expects: Option<i32>) {
         let place = self.used();
+        self.run()
+            .judge(|judge| judge.deeds().marks(self.doing(place)));
         self.try_arrive(place, with_copies, expects)
             .unwrap_or_else(|misuse| self.fail(misuse));
     }
@@ -227,6 +240,8 @@ impl<'a> Call<'a> {
 
     pub(super) fn wait(&self, parity: i32, origins: &[Origin]) {
         let place = self.used();
+        self.run()
+            .judge(|judge| judge.deeds().begins(self.doing(place)));
         let mut since = None;
         while let Seen::Present(phase) = self.look(place, parity, since, origins) {
             since = Some(phase);
@@ -235,6 +250,8 @@ impl<'a> Call<'a> {
             drop(block);
             self.context.suspend(Pause::Waiting);
         }
+        self.run()
+            .judge(|judge| judge.deeds().ends(self.context.thread));
     }
 }
 

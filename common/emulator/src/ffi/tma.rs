@@ -3,6 +3,7 @@
 //! visible to it by a proxy fence of the writing thread.
 
 use crate::fault::Fault;
+use crate::judge::deeds::Doing;
 use crate::judge::{Stop, Sync, TmaBox};
 use crate::mbarrier::Misuse;
 use crate::run::{Run, ThreadContext};
@@ -115,6 +116,7 @@ fn judged_box(transfer: &Transfer, offset: usize) -> TmaBox<impl Iterator<Item =
         offset,
         bytes: transfer.bytes(),
         rows,
+        number: transfer.at[1].max(0) as u32 / transfer.map.box_rows,
     }
 }
 
@@ -154,6 +156,7 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_load(
         site,
     };
     let barrier = call.used();
+    run.judge(|judge| judge.deeds().does(call.doing(barrier)));
     let judgement = issue_load(&call, barrier, &transfer);
     context.obey(judgement.unwrap_or_else(|misuse| call.fail(misuse)));
     start_load(run, barrier, &transfer).unwrap_or_else(|misuse| call.fail(misuse));
@@ -210,6 +213,13 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_store(
         );
         context.refuse("tma_store", reason, site);
     }
+    let doing = Doing {
+        thread: context.thread,
+        operation: "tma_store",
+        site: site.number(),
+        object: 0,
+    };
+    run.judge(|judge| judge.deeds().does(doing));
     let judgement = run.judge(|judge| {
         let mut all_stores = run.stores.borrow_mut();
         let stores = stores_of(&mut all_stores, context.thread);
@@ -262,9 +272,19 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    if context.run().reaches(Sync::StoreWaitRead, site) {
-        wait_read(context, newest_groups as usize);
+    let run = context.run();
+    if !run.reaches(Sync::StoreWaitRead, site) {
+        return;
     }
+    let doing = Doing {
+        thread: context.thread,
+        operation: Sync::StoreWaitRead.operation(),
+        site: site.number(),
+        object: newest_groups,
+    };
+    run.judge(|judge| judge.deeds().begins(doing));
+    wait_read(context, newest_groups as usize);
+    run.judge(|judge| judge.deeds().ends(context.thread));
 }
 
 /// Waits until all groups but the newest ones have written global memory, too.

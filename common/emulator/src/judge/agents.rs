@@ -50,6 +50,7 @@ impl Judge {
 
     pub(crate) fn fork_shared(&mut self, fork: &Fork, how: How, range: Range<usize>) {
         let operation = Self::forked(fork, how);
+        self.deeds.issue(fork.agent, fork.clock, fork.first);
         let bytes = Bytes::shared(range);
         if self.touch(bytes.space, bytes.start, bytes.count as usize, operation) {
             self.push_under_way(operation, fork.agent, bytes);
@@ -84,6 +85,7 @@ impl Judge {
     }
 
     pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
+        self.deeds.complete(thread, agent, clock);
         self.order.complete(thread, agent, clock);
     }
 

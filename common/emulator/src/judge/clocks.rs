@@ -61,6 +61,8 @@ pub(crate) struct Signal {
     known: Vec<u32>,
     /// Empty unless the rule is [`FenceRule::Path`].
     moments: Moments,
+    /// The latest step of those who have arrived; see [`super::deeds`].
+    pub(crate) step: u64,
 }
 
 impl Signal {

@@ -94,6 +94,7 @@ impl Judge {
     pub(crate) fn arrive_after_copies(&mut self, thread: u32, site: u32, signal: &mut Signal) {
         self.outcome.counters.mbarrier_arrivals += 1;
         self.copies.arrive(thread, site);
+        signal.step = signal.step.max(self.deeds.step(thread));
         self.order.release_before_copies(thread, signal);
     }
 

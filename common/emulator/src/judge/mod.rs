@@ -6,6 +6,7 @@ pub(crate) mod clocks;
 mod copies;
 pub(crate) mod counters;
 mod cp_async;
+pub(crate) mod deeds;
 pub(crate) mod describe;
 mod fences;
 pub(crate) mod global;
@@ -34,6 +35,7 @@ use crate::extent::BlockIndex;
 use clocks::{Agent, FenceRule, Signal};
 use copies::Copies;
 use counters::Counters;
+use deeds::{Deeds, Doing, RawDeed};
 use global::{Global, Run};
 use hazard::HazardKind;
 use hint::{AsyncHint, BoundsHint, CopyHint, Hint};
@@ -135,6 +137,8 @@ pub(crate) struct Setup {
     pub(crate) watch: Option<Arc<Watch>>,
     pub(crate) fence_rule: FenceRule,
     pub(crate) operand_rule: OperandRule,
+    /// The operations of which the order is noted.
+    pub(crate) deeds: Vec<&'static str>,
 }
 
 #[derive(Debug, Default)]
@@ -147,6 +151,7 @@ pub(crate) struct Outcome {
     /// Values of the watched row, as threads have shown them.
     pub(crate) sightings: Vec<Sighting>,
     pub(crate) trail: Trail,
+    pub(crate) deeds: Vec<RawDeed>,
 }
 
 /// The order that a strong operation makes with those of other threads at the same address.
@@ -188,6 +193,7 @@ pub(crate) struct Judge {
     /// The bytes that the present access stores, if they are known.
     stored: Vec<u8>,
     outcome: Outcome,
+    deeds: Deeds,
 }
 
 impl Judge {
@@ -212,6 +218,7 @@ impl Judge {
         self.requests
             .resize_with(threads.div_ceil(32) as usize, Requests::default);
         self.outcome = Outcome::default();
+        self.deeds.start(setup.deeds.clone(), threads);
         if setup.watch.is_some() {
             self.outcome.trail.start(threads);
         }
@@ -226,6 +233,7 @@ impl Judge {
         self.flush_all();
         self.outcome.counters.exps = exps;
         self.outcome.runs = self.global.finish();
+        self.outcome.deeds = self.deeds.finish();
         self.outcome.hazards.drop_consequences();
         std::mem::take(&mut self.outcome)
     }
@@ -234,11 +242,19 @@ impl Judge {
         self.setup().operand_rule
     }
 
+    /// Returns whether somebody asks for what threads show.
     pub(crate) fn is_watching(&self) -> bool {
-        self.setup().watch.is_some()
+        self.setup().watch.is_some() || self.deeds.is_on()
+    }
+
+    pub(crate) fn deeds(&mut self) -> &mut Deeds {
+        &mut self.deeds
     }
 
     pub(crate) fn shows(&mut self, shown: Shown, thread: u32, site: u32) {
+        if self.setup().watch.is_none() {
+            return;
+        }
         let way = self.outcome.trail.way(thread, shown.element);
         if let Some(watch) = &self.setup().watch
             && watch.row == shown.row
@@ -253,8 +269,16 @@ impl Judge {
     }
 
     pub(crate) fn steps(&mut self, thread: u32, step: Step, value: i32, site: u32) {
-        if self.is_watching() {
+        if self.setup().watch.is_some() {
             self.outcome.trail.steps(thread, step, value, site);
+        }
+        if step == Step::Exponential {
+            self.deeds.does(Doing {
+                thread,
+                operation: "exp2_approx",
+                site,
+                object: 0,
+            });
         }
     }
 
@@ -311,10 +335,14 @@ impl Judge {
             }
         }
         if content == Content::Fetched {
-            let mut fetches = self.fetches.iter().rev();
-            let fetch = fetches.find(|fetch| fetch.range.contains(&at));
-            raw.source = fetch.and_then(|latest| latest.first_row);
+            raw.source = self.fetched(at).and_then(|latest| latest.first_row);
         }
+    }
+
+    /// Returns the last transfer to a byte of shared memory.
+    fn fetched(&self, at: usize) -> Option<&Fetch> {
+        let mut fetches = self.fetches.iter().rev();
+        fetches.find(|fetch| fetch.range.contains(&at))
     }
 
     /// Judges an access of a thread. If it is one instruction (`whole`), it needs an aligned
@@ -684,13 +712,14 @@ impl Judge {
         self.outcome.syncs.insert((Sync::Barrier, site));
         self.outcome.counters.barriers += 1;
         let cluster = self.setup().cluster;
+        let members = cluster.members(cluster.rank(thread));
+        self.deeds.meet(members.clone());
         if cluster.blocks == 1 {
             self.order.meet_all();
             self.keep_under_way();
             self.flush_all();
             return;
         }
-        let members = cluster.members(cluster.rank(thread));
         let warps = members.start as usize / 32..members.end as usize / 32;
         self.order.meet(members);
         for requests in &mut self.requests[warps] {
@@ -706,18 +735,23 @@ impl Judge {
 
     pub(crate) fn warp_barrier(&mut self, warp: u32, lanes: u32) {
         self.outcome.counters.warp_barriers += 1;
+        let members = (0..32).filter(move |lane| lanes >> lane & 1 == 1);
+        self.deeds.meet(members.map(|lane| warp * 32 + lane));
         self.order.meet_lanes(warp, lanes);
     }
 
     pub(crate) fn arrive_at_named(&mut self, warp: u32, signal: &mut Signal) {
         self.outcome.counters.named_barriers += 1;
-        for thread in warp * 32..warp * 32 + 32 {
+        let lanes = warp * 32..warp * 32 + 32;
+        signal.step = signal.step.max(self.deeds.latest(lanes.clone()));
+        for thread in lanes {
             self.order.release(thread, signal);
         }
     }
 
     pub(crate) fn leave_named(&mut self, warp: u32, signal: &Signal) {
         for thread in warp * 32..warp * 32 + 32 {
+            self.deeds.learn(thread, signal.step);
             self.order.acquire(thread, signal);
         }
     }
@@ -743,11 +777,13 @@ impl Judge {
 
     pub(crate) fn arrive(&mut self, thread: u32, signal: &mut Signal) {
         self.outcome.counters.mbarrier_arrivals += 1;
+        signal.step = signal.step.max(self.deeds.step(thread));
         self.order.release(thread, signal);
     }
 
     pub(crate) fn observe(&mut self, thread: u32, signal: &Signal) {
         self.outcome.counters.mbarrier_waits += 1;
+        self.deeds.learn(thread, signal.step);
         self.order.acquire(thread, signal);
     }
 

@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use super::clocks::Agent;
+use super::deeds::RawTile;
 use super::order::{Actor, How};
 use super::requests::Space;
 use super::side::Side;
@@ -134,6 +135,8 @@ pub(crate) struct TmaBox<Rows> {
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
     pub(crate) rows: Rows,
+    /// Boxes of its height before it in its head.
+    pub(crate) number: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -142,4 +145,17 @@ pub(super) struct Fetch {
     pub(super) range: Range<usize>,
     /// Place and bytes of the first row inside the tensor.
     pub(super) first_row: Option<(u32, u32)>,
+    /// See [`TmaBox::number`].
+    pub(super) number: u32,
+}
+
+impl Fetch {
+    /// Returns the tile that a deed is about; `None` if it lies outside the tensor.
+    pub(super) fn tile(&self) -> Option<RawTile> {
+        let (place, _) = self.first_row?;
+        Some(RawTile {
+            place,
+            number: self.number,
+        })
+    }
 }

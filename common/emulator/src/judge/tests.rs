@@ -219,6 +219,7 @@ impl Run {
             watch: None,
             fence_rule,
             operand_rule: OperandRule::default(),
+            deeds: vec![],
         });
         let fetcher = judge.agent();
         Self {

@@ -19,7 +19,13 @@ impl Judge {
         let GlobalRows { traffic, first_row } = self.rows(fork, How::TmaRead, load.rows)?;
         let range = load.offset..load.offset + load.bytes;
         self.fork_shared(fork, How::TmaWrite, range.clone());
-        self.fetches.push(Fetch { range, first_row });
+        let fetch = Fetch {
+            range,
+            first_row,
+            number: load.number,
+        };
+        self.deeds.names(fork.first, fetch.tile());
+        self.fetches.push(fetch);
         // Whole rows of the banks, without conflicts.
         let wavefronts = load.bytes.div_ceil(128) as u64;
         let counters = &mut self.outcome.counters;
@@ -40,6 +46,7 @@ impl Judge {
         self.fetches.push(Fetch {
             range,
             first_row: None,
+            number: 0,
         });
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::clocks::Agent;
 use super::held::Held;
 use super::hint::Hint;
-use super::operation::{Bytes, Fork};
+use super::operation::{Bytes, Fetch, Fork};
 use super::order::Actor;
 use super::{HazardKind, How, Judge, Side};
 
@@ -60,6 +60,13 @@ impl Judge {
         for bytes in operands {
             self.fork_shared(&fork, How::WgmmaRead, bytes);
         }
+    }
+
+    /// Names the tile that a warp's last product reads as its B, of which a part is at `address` of
+    /// shared memory.
+    pub(crate) fn names_tile(&mut self, warp: u32, address: usize) {
+        let tile = self.fetched(address).and_then(Fetch::tile);
+        self.deeds.names(warp * 32, tile);
     }
 
     pub(crate) fn products_complete(&mut self, warp: u32, covered: u64) {

@@ -70,6 +70,11 @@ impl Issued {
         }
         ranges
     }
+
+    /// Returns an address in shared memory that belongs to B.
+    pub(crate) fn part_of_b(&self) -> usize {
+        self.base + self.shape.part_of_b()
+    }
 }
 
 #[derive(Debug)]

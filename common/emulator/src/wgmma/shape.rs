@@ -120,6 +120,11 @@ impl Shape {
             .chain(self.b.chunks(self.form_of_b()))
     }
 
+    /// Returns where a part of B is, which is always in shared memory.
+    pub(super) fn part_of_b(&self) -> usize {
+        self.b.chunks(self.form_of_b()).next().unwrap_or_default()
+    }
+
     pub(super) fn warp_macs(&self) -> u64 {
         (ROWS / 4 * self.columns * self.element.depth()) as u64
     }
