@@ -40,5 +40,6 @@ pub mod suppression;
 pub mod telemetry;
 #[cfg(feature = "emulated")]
 pub mod tier0;
+pub mod timeline;
 pub mod timing;
 pub mod verdict;

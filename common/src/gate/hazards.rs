@@ -109,6 +109,7 @@ mod tests {
         };
         TraceReport {
             observations: Default::default(),
+            deeds: vec![],
             hazards: kinds[..hazards].iter().copied().map(hazard).collect(),
             more_hazards: 0,
             counted: Counted {

@@ -156,6 +156,16 @@ impl CudaDevice {
     ) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
         let kernel = self.bind(stage, prepared, &pool.contents[0])?;
+        self.arm_of(kernel, prepared, pool)
+    }
+
+    /// Launches a kernel that is bound over the sets of `pool`.
+    pub(super) fn arm_of(
+        &self,
+        kernel: BoundKernel,
+        prepared: &Prepared<'_>,
+        pool: &Rc<InputPool>,
+    ) -> Result<Arm<'_>, CudaError> {
         let mut outputs = Vec::with_capacity(pool.sets.len());
         let mut arguments = Vec::with_capacity(pool.sets.len());
         for (set, inputs) in pool.sets.iter().enumerate() {

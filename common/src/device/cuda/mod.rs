@@ -7,11 +7,13 @@ mod attend;
 mod error;
 mod measure;
 mod selftest;
+mod timeline;
 
 pub use arm::{Arm, InputPool, RotatedOutput};
 pub use error::{CudaError, LaunchName};
 pub use measure::{Ranked, RankedArm, Timed, TimedPair};
 pub use selftest::{TimerCheck, known_length, timer_checks};
+pub use timeline::Noting;
 
 use super::{Execution, Staged};
 use crate::limits::DeviceLimits;
@@ -219,6 +221,15 @@ impl CudaDevice {
     ) -> Result<Execution, CudaError> {
         self.check_usable()?;
         let kernel = self.bind(stage, prepared, staged)?;
+        self.execute_bound(&kernel, prepared, staged)
+    }
+
+    fn execute_bound(
+        &self,
+        kernel: &BoundKernel,
+        prepared: &Prepared<'_>,
+        staged: &Staged,
+    ) -> Result<Execution, CudaError> {
         let inputs = self.upload_inputs(staged)?;
         let device_output = self.upload(&staged.output.bytes)?;
         let device_lse = prepared
@@ -232,7 +243,7 @@ impl CudaDevice {
             &device_output,
             device_lse.as_ref(),
         )?;
-        self.enqueue(&kernel, &argument)?;
+        self.enqueue(kernel, &argument)?;
         self.finish(&kernel.name, Duration::ZERO)?;
         let lse = device_lse.map(|slice| self.download(&slice)).transpose()?;
         let execution = self.read_back(&kernel.name, staged, &inputs, &device_output)?;
@@ -280,14 +291,13 @@ impl CudaDevice {
     /// Returns a kernel's function with as much dynamic shared memory as its launches need.
     fn function(
         &self,
-        stage: &LoadedStage,
+        module: &Arc<CudaModule>,
         kernel: &Kernel,
         name: &LaunchName,
     ) -> Result<CudaFunction, CudaError> {
-        let function = self
-            .module(stage)?
+        let function = module
             .load_function(&kernel.symbol)
-            .map_err(|error| self.no_code(stage.info().id, &kernel.symbol, error))?;
+            .map_err(|error| self.no_code(&name.stage, &kernel.symbol, error))?;
         let attributes = |error| self.driver_error("setting a kernel's shared memory", error);
         let fixed = function.shared_size_bytes().map_err(attributes)?.max(0) as usize;
         let (dynamic, available) = (kernel.dynamic_shared_bytes, self.info.shared_optin_bytes);
@@ -313,6 +323,17 @@ impl CudaDevice {
         prepared: &Prepared<'_>,
         staged: &Staged,
     ) -> Result<BoundKernel, CudaError> {
+        self.bind_in(&self.module(stage)?, stage, prepared, staged)
+    }
+
+    /// Binds a stage's kernel as `module` has it.
+    fn bind_in(
+        &self,
+        module: &Arc<CudaModule>,
+        stage: &LoadedStage,
+        prepared: &Prepared<'_>,
+        staged: &Staged,
+    ) -> Result<BoundKernel, CudaError> {
         let Problem {
             shape, dtype, mask, ..
         } = staged.problem;
@@ -328,7 +349,7 @@ impl CudaDevice {
             shared_mem_bytes: prepared.kernel.dynamic_shared_bytes as u32,
         };
         Ok(BoundKernel {
-            function: self.function(stage, prepared.kernel, &name)?,
+            function: self.function(module, prepared.kernel, &name)?,
             config,
             name,
         })

@@ -3,4 +3,5 @@
 pub mod child;
 pub mod cuobjdump;
 pub mod find;
+pub mod noting;
 pub mod process;
