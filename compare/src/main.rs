@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod case;
 mod commands;
 #[cfg(test)]
 #[path = "tests/documents.rs"]
@@ -13,6 +14,7 @@ mod git;
 #[path = "tests/git.rs"]
 mod git_tests;
 mod open_run;
+mod order;
 #[cfg(test)]
 mod program;
 mod progress;

@@ -22,6 +22,7 @@ pub mod self_test;
 pub mod shared;
 pub mod show;
 pub mod summary;
+pub mod timeline;
 mod words;
 
 #[cfg(test)]

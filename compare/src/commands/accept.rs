@@ -422,9 +422,9 @@ fn has_sanitized(other: &Run, run: &Run, subject: &Subject) -> bool {
     let findings = other.table.row(subject, Kind::Sanitized);
     let gates = run.table.checked(subject, BackendKind::Cuda);
     other.session.gpu() == run.session.gpu()
-        && findings
-            .zip(gates)
-            .is_some_and(|(findings, gates)| findings.code.is_some() && findings.code == gates.code)
+        && findings.zip(gates).is_some_and(|(sanitized, checked)| {
+            sanitized.code.is_some() && sanitized.code == checked.code
+        })
 }
 
 fn refuse_failed_self_test(run: &Run) -> anyhow::Result<()> {

@@ -55,6 +55,9 @@ pub enum Command {
     /// Judge a kernel in PTX, whoever wrote it: races, missing waits and fences, deadlocks; needs no
     /// GPU
     Hazards(super::hazards::HazardsArgs),
+    /// Draw what each warp of one block does when: copies, products, exponentials, waits and what
+    /// ended them
+    Timeline(super::timeline::TimelineArgs),
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
     Accept(super::accept::AcceptArgs),
     /// Render COMPARE.md and the generated parts of other pages from the committed tables, without

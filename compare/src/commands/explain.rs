@@ -2,6 +2,7 @@
 //! model of each step.
 
 use crate::answer::Answer;
+use crate::case::{Case, case};
 use anyhow::bail;
 use clap::Args;
 use common::explain::investigate;
@@ -9,7 +10,7 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Mask, Problem};
 use measure::input::FileInput;
 use measure::limits;
-use measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
+use measure::select::{Chosen, SelectError, mask, stage};
 use pages::explain::document;
 use results::builds::loaded;
 use results::judge::verdict::Exit;
@@ -66,39 +67,6 @@ pub struct ExplainArgs {
     /// Batch, query head and query row, from 0 [default: the row with the largest error]
     #[arg(long, value_name = "B,H,I", value_parser = row)]
     pub row: Option<[usize; 3]>,
-}
-
-/// A problem and its generated inputs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Case {
-    problem: Problem,
-    family: Family,
-    seed: u64,
-}
-
-/// Parses `mission f16 full normal:0`.
-fn case(text: &str) -> Result<Case, SelectError> {
-    let malformed = || {
-        SelectError("give SHAPE DTYPE MASK FAMILY:SEED, such as 'mission f16 full normal:0'".into())
-    };
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let [shape_name, dtype_name, mask_name, inputs] = words[..] else {
-        return Err(malformed());
-    };
-    let problem = Problem::new(shape(shape_name)?, dtype(dtype_name)?, mask(mask_name)?)?;
-    let (family_name, seed_text) = inputs.split_once(':').ok_or_else(malformed)?;
-    let seed = seed_text.parse().map_err(|_| malformed())?;
-    let family = family(family_name)?;
-    if !Family::for_dtype(problem.dtype).contains(&family) {
-        return Err(SelectError(format!(
-            "family '{family}' is of another element type than {dtype_name}"
-        )));
-    }
-    Ok(Case {
-        problem,
-        family,
-        seed,
-    })
 }
 
 fn row(text: &str) -> Result<[usize; 3], NotThreeNumbers> {
@@ -191,49 +159,6 @@ fn read(args: &ExplainArgs) -> anyhow::Result<Explained> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::problem::Dtype;
-
-    #[test]
-    fn a_case_is_named_as_reports_name_it() {
-        let mission = shape("mission").unwrap();
-        let expected = Case {
-            problem: Problem::new(mission, Dtype::E4m3, Mask::Causal).unwrap(),
-            family: Family::Sink,
-            seed: 7,
-        };
-        assert_eq!(case("mission e4m3 causal sink:7").unwrap(), expected);
-    }
-
-    fn case_error(text: &str) -> String {
-        case(text).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_word_that_is_no_name_is_answered_with_the_nearest() {
-        assert!(case_error("mision f16 full normal:0").contains("did you mean 'mission'?"));
-        assert!(case_error("mission f61 full normal:0").contains("there is no dtype 'f61'"));
-        assert!(case_error("mission f16 full norml:0").contains("did you mean 'normal'?"));
-    }
-
-    #[test]
-    fn a_family_of_another_element_type_is_refused() {
-        assert_eq!(
-            case_error("mission f16 full wide-range:0"),
-            "family 'wide-range' is of another element type than f16"
-        );
-    }
-
-    #[test]
-    fn a_case_that_is_malformed_is_answered_with_its_form() {
-        for malformed in [
-            "mission f16 full",
-            "mission f16 full 0",
-            "mission f16 full normal:0 x",
-            "mission f16 full normal:x",
-        ] {
-            assert!(case_error(malformed).contains("FAMILY:SEED"), "{malformed}");
-        }
-    }
 
     #[test]
     fn a_row_is_three_numbers() {

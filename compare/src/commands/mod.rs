@@ -19,6 +19,7 @@ mod selftest;
 mod show;
 mod sources;
 mod terms;
+mod timeline;
 
 use crate::answer::Answer;
 use cli::Command;
@@ -48,6 +49,7 @@ pub fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Explain(args) => explain::explain(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Hazards(args) => hazards::hazards(&args),
+        Command::Timeline(args) => timeline::timeline(&args),
         Command::Sources => sources::sources(),
         Command::Terms => terms::terms(),
         Command::Launch(args) => launch::launch(&args),

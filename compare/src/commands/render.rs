@@ -2,6 +2,7 @@
 //! and the sources.
 
 use crate::answer::Answer;
+use crate::order;
 use anyhow::bail;
 use choice::Library;
 use clap::Args;
@@ -10,6 +11,7 @@ use results::judge::verdict::Exit;
 use results::table::Results;
 use results::table::files::write_atomically;
 use results::{builds, workspace};
+use stages::Ladder;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -63,7 +65,8 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         stages: &stages::library()?,
         models: &models,
     };
-    let stages = stages::builds()?;
+    let ladder = Ladder::without_gpu("not asked for")?;
+    let stages = ladder.builds()?;
     results.restamp(&stages, &builds::table(&stages));
     if let Some(name) = &args.gpu {
         let text = files::report_on(&results, &stages, chosen(&results, name)?, library);
@@ -76,6 +79,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             text: String::from_utf8_lossy(&file.bytes).into_owned(),
         });
     }
+    files.push(order::render(&ladder.stages, &root)?);
     update(&files, args.check)
 }
 
