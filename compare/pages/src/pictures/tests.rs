@@ -311,7 +311,10 @@ fn run(body: &str) -> Verdict {
             filling: Filling::Unset,
             is_output: true,
         }],
-        arguments: vec![Argument::Address("to".into())],
+        arguments: vec![Argument::Address {
+            buffer: "to".into(),
+            offset: 0,
+        }],
     };
     case.judge(&program, None).unwrap()
 }
