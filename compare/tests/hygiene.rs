@@ -481,7 +481,10 @@ impl StageCheckout {
             "attention-ladder",
             "common",
             "compare",
+            "docs",
             "scripts",
+            "CONTRIBUTING.md",
+            "README.md",
         ];
         for name in parts
             .into_iter()
@@ -559,6 +562,11 @@ fn a_new_stage_is_a_member_that_is_registered() {
         names.push(name);
     }
     expect_none(unregistered(checkout.root()), "");
+    let next = format!("scripts/new-stage stage{}-mine ", 2 * names.len());
+    for page in ["CONTRIBUTING.md", "docs/ladder.md", "docs/recipes.md"] {
+        let text = read(&checkout.root().join(page));
+        assert!(text.contains(&next), "{page} makes no '{next}'");
+    }
     let ladder = read(&checkout.root().join("compare/stages/src/lib.rs"));
     assert!(!ladder.contains("-mine\""), "the library has not the stage");
     let metadata = metadata(checkout.root());
@@ -590,8 +598,14 @@ fn only_names_differ(checkout: &Path, name: &str, source: &str) {
         library.matches("site: ").count(),
         source_library.matches("site: ").count()
     );
-    let names = library.matches("Redundant").count();
-    assert_ne!(names, 1, "an import that nothing uses: {library}");
+    expect_names(&source_library, &library);
+    // The main path has one stage after another: only a copy of its last one is on it.
+    let is_rung = library.contains("    role: Role::Rung,\n");
+    let last_rung = stages(&root())
+        .into_iter()
+        .filter(|stage| text(stage, "src/lib.rs").contains("role: Role::Rung,"))
+        .max_by_key(|stage| number_of(stage));
+    assert_eq!(is_rung, last_rung.as_deref() == Some(source), "{library}");
     assert!(text(name, "caps.csv").contains("_mine_mine_"), "{name}");
 
     let resources = "tests/snapshots/stage__resources_are_within_their_caps_and_as_recorded.snap";
@@ -599,6 +613,48 @@ fn only_names_differ(checkout: &Path, name: &str, source: &str) {
     for path in files_below(&checkout.join(name)) {
         expect_no_trace(&path, source);
     }
+}
+
+/// Returns 13 of `stage13-persistent`.
+fn number_of(stage: &str) -> Option<usize> {
+    let (name, _) = stage.split_once('-')?;
+    name.strip_prefix("stage")?.parse().ok()
+}
+
+/// Fails unless the library of a copy imports or declares each name that it has from its source,
+/// and imports nothing else.
+fn expect_names(source: &str, library: &str) {
+    let (mut uses, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for line in library.lines().map(str::trim) {
+        if line.starts_with("use ") {
+            uses.extend(capitalised(line));
+        } else if !line.starts_with("//") {
+            others.extend(capitalised(line));
+        }
+    }
+    for name in others.intersection(&declared(source)) {
+        assert!(declared(library).contains(name), "no {name}: {library}");
+    }
+    for name in uses.difference(&others) {
+        panic!("an import of {name}, which nothing uses: {library}");
+    }
+}
+
+/// Returns the names that a library imports, and those of its constants.
+fn declared(library: &str) -> BTreeSet<&str> {
+    library
+        .lines()
+        .filter(|line| line.starts_with("use ") || line.starts_with("const "))
+        .filter_map(|line| line.split(": ").next())
+        .flat_map(capitalised)
+        .collect()
+}
+
+/// Returns the words of a line that start with a capital: names of types and constants.
+fn capitalised(line: &str) -> Vec<&str> {
+    let mut words = words_of(line);
+    words.retain(|word| word.starts_with(char::is_uppercase));
+    words
 }
 
 /// Fails unless two kernels differ in the names of variants alone.
