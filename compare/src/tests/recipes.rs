@@ -186,9 +186,18 @@ fn new_stage(command: &str, stages: &[StageMeta]) -> Option<StageMeta> {
     })
 }
 
+/// Returns the ladder and the stages that these commands make.
+fn ladder_after(commands: &[&str]) -> Vec<StageMeta> {
+    let mut stages = ladder();
+    for command in commands {
+        let made = new_stage(command, &stages);
+        stages.extend(made);
+    }
+    stages
+}
+
 #[test]
 fn every_recipe_is_a_command_with_its_exit_codes() {
-    let stages = ladder();
     let page = std::fs::read_to_string(root().join("docs/recipes.md")).unwrap();
     let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
     assert!(
@@ -204,6 +213,7 @@ fn every_recipe_is_a_command_with_its_exit_codes() {
             section.contains("Exit ") && section.contains("rint"),
             "{title}: what it prints, and its exit codes"
         );
+        let stages = ladder_after(&commands);
         for line in commands {
             check(line, &stages).unwrap_or_else(|error| panic!("{title}: {error}"));
         }
@@ -216,11 +226,7 @@ fn pages_for_newcomers_give_commands_that_exist() {
         let text = std::fs::read_to_string(root().join(page)).unwrap();
         let commands = commands(&text);
         assert!(!commands.is_empty(), "{page}: no command");
-        let mut stages = ladder();
-        for line in &commands {
-            let stage = new_stage(line, &stages);
-            stages.extend(stage);
-        }
+        let stages = ladder_after(&commands);
         for line in commands {
             check(line, &stages).unwrap_or_else(|error| panic!("{page}: {error}"));
         }
@@ -237,7 +243,11 @@ fn a_stage_that_a_page_makes_is_the_next_one() {
         let text = std::fs::read_to_string(root().join(page)).unwrap();
         for line in commands(&text) {
             if let Some(stage) = new_stage(line, &stages) {
-                assert!(stage.id.starts_with(&next), "{page}: {line}");
+                assert!(
+                    stage.id.starts_with(&next),
+                    "{page}: {line}: make {next}mine, the next stage, which scripts/new-stage \
+                     writes into the pages when it makes the one before"
+                );
                 made += 1;
             }
         }
