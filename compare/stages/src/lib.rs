@@ -212,6 +212,7 @@ pub fn builds() -> anyhow::Result<Vec<StageMeta>> {
 mod tests {
     use super::*;
     use common::reference::Probability;
+    use common::stage::Role;
     use std::collections::BTreeSet;
     use std::fs;
 
@@ -268,6 +269,24 @@ mod tests {
             let start = "negatives.json: line 1 is malformed: ";
             assert!(error.contains(start), "{error}");
             assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    /// Pages show the main path as one stage after another, each with its gain over the one before.
+    #[test]
+    fn a_rung_follows_the_rung_before() {
+        let mut before = None;
+        for stage in STAGES {
+            let info = stage.info();
+            if info.role != Role::Rung {
+                continue;
+            }
+            assert_eq!(
+                info.predecessor, before,
+                "{}: a rung's predecessor is the rung before; give any other stage Role::Branch",
+                info.id
+            );
+            before = Some(info.id);
         }
     }
 
