@@ -462,6 +462,15 @@ fn every_stage_is_registered() {
     expect_none(unregistered(&root()), advice);
 }
 
+/// The sections of a stage's README after its first.
+const README_SECTIONS: [&str; 5] = [
+    "Shape of the kernel",
+    "Predicted",
+    "Measured",
+    "What bounds it",
+    "Tried and lost",
+];
+
 /// A copy of the workspace to which stages are added.
 struct StageCheckout {
     folder: tempfile::TempDir,
@@ -608,6 +617,15 @@ fn only_names_differ(checkout: &Path, name: &str, source: &str) {
     assert_eq!(is_rung, last_rung.as_deref() == Some(source), "{library}");
     assert!(text(name, "caps.csv").contains("_mine_mine_"), "{name}");
 
+    let page = text(name, "README.md");
+    let sections: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    let number = number_of(source).unwrap();
+    assert_eq!(sections[0], format!("Diff against stage {number}"));
+    assert_eq!(sections[1..], README_SECTIONS, "{page}");
+
     let resources = "tests/snapshots/stage__resources_are_within_their_caps_and_as_recorded.snap";
     expect_renamed_resources(&text(source, resources), &text(name, resources));
     for path in files_below(&checkout.join(name)) {
@@ -692,8 +710,9 @@ fn expect_renamed_resources(old: &str, new: &str) {
 fn expect_no_trace(path: &Path, source: &str) {
     let module = source.replace('-', "_");
     for line in read(path).lines() {
-        let is_reference =
-            line.to_lowercase().contains("a copy of") || line.contains("predecessor: ");
+        let is_reference = ["a copy of", "predecessor: ", "git diff --no-index "]
+            .iter()
+            .any(|words| line.to_lowercase().contains(words));
         assert!(
             !line.contains(&module) && (!line.contains(source) || is_reference),
             "{}: {line}",
