@@ -669,7 +669,7 @@ fn judged_sessions(runs: &[Run]) -> Vec<String> {
 fn sessions_that_timed_a_new_variant_are_judged_and_older_ones_where_there_is_none() {
     let before = session_of("before", 0, 4).without(is_small);
     let since = session_of("since", 5, 9);
-    assert_eq!(judged_sessions(&[before.clone()]), ["before"]);
+    assert_eq!(judged_sessions(std::slice::from_ref(&before)), ["before"]);
     assert_eq!(judged_sessions(&[before, since]), ["since"]);
 }
 

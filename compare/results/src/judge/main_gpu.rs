@@ -44,10 +44,10 @@ mod tests {
     fn it_has_most_claims_judged_though_another_has_more_rows() {
         let stages = run("timed").session.stages;
         let without_pairs = "timed; clean; peers mission 10 torch-flash 16; - pair";
-        let results = of_two(without_pairs, "timed");
-        assert_eq!(main_gpu(&results, &stages), Some("nvidia-l4"));
-        let results = of_two("timed", without_pairs);
-        assert_eq!(main_gpu(&results, &stages), Some("nvidia-h200"));
+        let first_lacks_pairs = of_two(without_pairs, "timed");
+        assert_eq!(main_gpu(&first_lacks_pairs, &stages), Some("nvidia-l4"));
+        let second_lacks_pairs = of_two("timed", without_pairs);
+        assert_eq!(main_gpu(&second_lacks_pairs, &stages), Some("nvidia-h200"));
     }
 
     #[test]
