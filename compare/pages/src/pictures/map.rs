@@ -22,7 +22,7 @@ const LINE: i32 = 13;
 const GAP: i32 = 13;
 
 /// The most lines of an idea.
-const LINES: usize = 3;
+const LINES: usize = 4;
 
 /// A stage on the map.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,12 +214,20 @@ impl Map {
         Look::NOTE.sized(SMALL - 1.0).write(area, &station.gain, at)
     }
 
-    /// Returns the corners of the way to a branch, in the gap between the columns.
+    /// Returns the corners of the way to a branch: down from the branch above it, else in the gap
+    /// between the columns.
     fn way_to_branch(&self, start: &Station, branch: &Station) -> Vec<(i32, i32)> {
+        if !start.is_rung && start.row + 1 == branch.row {
+            let x = left_of(branch) + width_of(branch) - 20;
+            return vec![
+                (x, self.rows[start.row].bottom),
+                (x, self.rows[branch.row].top),
+            ];
+        }
         let start_y = self.middle(start);
         let end_y = self.middle(branch);
         let (left, right) = (RUNG, left_of(branch));
-        // A branch of a branch leaves to the left, too.
+        // A branch of a branch that is not above it leaves to the left, too.
         let lane = if start.is_rung { left + 12 } else { right - 12 };
         let start_x = if start.is_rung { left } else { right };
         vec![
