@@ -14,6 +14,9 @@ mod program;
 mod slots;
 mod step;
 
+// What a verdict names.
+pub use emulator::Place;
+pub use emulator::trace::{Hazard, HazardAccess, HazardKind};
 pub use execute::{Election, Invocation};
 pub use isa::Fidelity;
 pub use parse::error::ParseError;

@@ -1,18 +1,20 @@
 //! `compare hazards`: the emulator's judge on a kernel in PTX, whoever wrote it.
 
+mod annotations;
 mod launch;
 #[cfg(test)]
 mod tests;
 
 use crate::answer::Answer;
 use crate::progress::Progress;
+use annotations::annotations;
 use anyhow::{Context, bail};
 use clap::Args;
 use launch::{Expected, LaunchFile};
 use measure::interrupt::interrupted;
 use ptx::case::{Case, Failure, Finding, Verdict};
 use ptx::explore::Exploration;
-use ptx::{Module, Program};
+use ptx::{Hazard, Module, Program};
 use results::judge::verdict::Exit;
 use serde::Serialize;
 use std::fs;
@@ -42,6 +44,8 @@ Examples:
   compare hazards kernel.ptx --launch launch.toml
   compare hazards kernel.ptx --launch launch.toml --suppress
                                                 removes each wait, fence, arrive and barrier once
+  compare hazards kernel.ptx --launch launch.toml --annotations
+                                                in a workflow of GitHub: shows each at its line
   compare hazards kernel.ptx --launch launch.toml --schedules 1000
                                                 and runs more orders, for flags, tickets and phases
 
@@ -69,6 +73,9 @@ pub struct HazardsArgs {
     /// Print one object of JSON
     #[arg(long)]
     pub json: bool,
+    /// Print each finding as a GitHub annotation, too, at its source line
+    #[arg(long, conflicts_with = "json")]
+    pub annotations: bool,
 }
 
 /// What was found, as `--json` prints it.
@@ -109,6 +116,21 @@ impl Report {
         Exit::of(is_red || is_unnoticed, false)
     }
 
+    /// Returns what was found beside hazards.
+    fn without_a_line(&self) -> Vec<String> {
+        let mut lines = self.schedules.clone();
+        lines.extend(self.unexpected.iter().cloned());
+        lines.extend(self.unnoticed_lines());
+        lines
+    }
+
+    fn unnoticed_lines(&self) -> impl Iterator<Item = String> {
+        self.unnoticed
+            .iter()
+            .flatten()
+            .map(|site| format!("nothing notices that {site} is removed"))
+    }
+
     fn text(&self) -> String {
         let mut lines = Vec::new();
         lines.extend(self.hazards.iter().cloned());
@@ -117,9 +139,7 @@ impl Report {
         }
         lines.extend(self.schedules.iter().cloned());
         lines.extend(self.unexpected.iter().cloned());
-        for site in self.unnoticed.iter().flatten() {
-            lines.push(format!("nothing notices that {site} is removed"));
-        }
+        lines.extend(self.unnoticed_lines());
         if self.not_removed > 0 {
             lines.push(format!(
                 "interrupted: {} of {} removals were not made",
@@ -161,7 +181,7 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
     };
     let is_more_asked = args.suppress || args.schedules > 0;
     if !verdict.is_green() || !is_more_asked {
-        return answer(args, &report);
+        return answer(args, &report, &verdict.hazards);
     }
     let interrupted = interrupted().context("cannot wait for signals")?;
     if args.schedules > 0 {
@@ -175,14 +195,20 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
         report.unnoticed = Some(removals.unnoticed);
         report.not_removed = removals.not_made;
     }
-    answer(args, &report)
+    answer(args, &report, &verdict.hazards)
 }
 
-fn answer(args: &HazardsArgs, report: &Report) -> anyhow::Result<Answer> {
+fn answer(args: &HazardsArgs, report: &Report, hazards: &[Hazard]) -> anyhow::Result<Answer> {
     if args.json {
         return Answer::json(report.exit(), report);
     }
-    Ok(Answer::new(report.exit(), report.text()))
+    let answer = Answer::new(report.exit(), report.text());
+    if !args.annotations {
+        return Ok(answer);
+    }
+    let root = std::env::current_dir().context("there is no current folder")?;
+    let others = report.without_a_line();
+    Ok(answer.noting(annotations(hazards, &others, &args.kernel, &root)))
 }
 
 /// Runs orders beyond the default schedules. It ends early when the flag is set.

@@ -35,6 +35,7 @@ fn arguments(folder: &TempDir, kernel: &str, launch: &str) -> HazardsArgs {
         suppress: false,
         schedules: 0,
         json: false,
+        annotations: false,
     }
 }
 
@@ -64,6 +65,41 @@ fn a_missing_barrier_is_red_with_both_lines() {
         "{}",
         answer.text
     );
+}
+
+#[test]
+fn a_race_is_annotated_at_its_line() {
+    let folder = TempDir::new().unwrap();
+    let text = kernel("barrier.ptx").replace("bar.sync 0;", "");
+    let mut args = arguments(&folder, &text, BARRIER_LAUNCH);
+    args.annotations = true;
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Fail);
+    let annotation = answer.text.lines().last().unwrap();
+    assert!(annotation.starts_with("::error file="), "{annotation}");
+    let position = "kernel.ptx,line=18,title=hazard::race";
+    assert!(annotation.contains(position), "{annotation}");
+}
+
+#[test]
+fn an_output_that_is_not_expected_is_annotated_at_the_module() {
+    let folder = TempDir::new().unwrap();
+    let launch = format!("{BARRIER_LAUNCH}[[expect]]\nbuffer = 'to'\nvalues = [0.0]\n");
+    let mut args = arguments(&folder, &kernel("barrier.ptx"), &launch);
+    args.annotations = true;
+    let answer = hazards(&args).unwrap();
+    let annotation = answer.text.lines().last().unwrap();
+    let position = "kernel.ptx,title=hazards::element 0";
+    assert!(annotation.contains(position), "{annotation}");
+}
+
+#[test]
+fn nothing_is_annotated_where_nothing_was_found() {
+    let folder = TempDir::new().unwrap();
+    let mut args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
+    args.annotations = true;
+    let answer = hazards(&args).unwrap();
+    assert!(!answer.text.contains("::error"), "{}", answer.text);
 }
 
 #[test]
