@@ -36,8 +36,8 @@ fn position(hazard: &Hazard, root: &Path) -> String {
         .find_map(|access| access.places.first());
     match place {
         Some(Place { file, line }) => {
-            let file = escaped_property(&relative(file, root));
-            format!("file={file},line={line},")
+            let name = escaped_property(&relative(file, root));
+            format!("file={name},line={line},")
         }
         None => String::new(),
     }
