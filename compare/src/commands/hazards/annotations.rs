@@ -95,10 +95,10 @@ mod tests {
     }
 
     fn lines(hazards: &[Hazard], others: &[&str]) -> Vec<String> {
-        let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+        let found: Vec<String> = others.iter().map(ToString::to_string).collect();
         annotations(
             hazards,
-            &others,
+            &found,
             Path::new("k.ptx"),
             Path::new("/repository"),
         )
