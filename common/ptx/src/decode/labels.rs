@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::Result;
+use super::outcome::Result;
 use crate::parse::Refusal;
 
 /// A branch whose target is not known yet.

@@ -8,6 +8,7 @@ mod labels;
 mod matrix;
 mod names;
 mod operands;
+mod outcome;
 mod synchronisation;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -23,8 +24,7 @@ use crate::program::{Bank, Program};
 use crate::step::{Guard, Op, Slot, Step};
 use labels::Labels;
 use names::Names;
-
-type Result<T> = std::result::Result<T, Refusal>;
+use outcome::Result;
 
 impl Module {
     /// Decodes an entry.

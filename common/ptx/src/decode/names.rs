@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Result;
+use super::outcome::Result;
 use crate::parse::{Declaration, Entry, Kind, Module, Refusal};
 use crate::program::Program;
 use crate::step::{Constant, Slot, Special};
