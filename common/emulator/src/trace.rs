@@ -38,8 +38,8 @@ pub use crate::judge::memory::{Access, Allocation, Memory};
 pub use crate::judge::observed::{
     Does, Observations, Observed, Passed, Seen, Step, TensorRead, Watch,
 };
+pub use crate::judge::operand_rule::OperandRule;
 pub use crate::judge::order::How;
-pub use crate::judge::wgmma::OperandRule;
 
 /// The most hazards that are described; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;

@@ -17,7 +17,7 @@ use crate::grid::Launch;
 use crate::judge::clocks::FenceRule;
 use crate::judge::memory::Memory;
 use crate::judge::observed::Watch;
-use crate::judge::wgmma::OperandRule;
+use crate::judge::operand_rule::OperandRule;
 use crate::judge::{Judge, Outcome, Setup};
 use crate::layout::Layouts;
 use crate::run::{

@@ -2,6 +2,7 @@
 //! hazards and counts.
 
 mod agents;
+pub(crate) mod arrival;
 pub(crate) mod clocks;
 mod copies;
 pub(crate) mod counters;
@@ -16,6 +17,7 @@ pub(crate) mod hint;
 pub(crate) mod memory;
 mod missing;
 pub(crate) mod observed;
+pub(crate) mod operand_rule;
 pub(crate) mod operation;
 pub(crate) mod order;
 pub(crate) mod raw;
@@ -32,6 +34,7 @@ use std::sync::Arc;
 use crate::cluster::{Cluster, STRIDE};
 use crate::extent::BlockIndex;
 
+use arrival::RemoteArrival;
 use clocks::{Agent, FenceRule, Signal};
 use copies::Copies;
 use counters::Counters;
@@ -41,14 +44,13 @@ use hazard::HazardKind;
 use hint::{AsyncHint, BoundsHint, CopyHint, Hint};
 use memory::{Access, Memory};
 use observed::{Shown, Sighting, Step, Trail, Watch};
+use operand_rule::OperandRule;
 use operation::{Bytes, Fetch, Operation, UnderWay, Written};
 pub(crate) use operation::{Fork, TmaBox};
 use order::{Actor, Cell, How, Order, Race, note};
 use raw::{Hazards, Raw};
-use remote::RemoteArrival;
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
 use side::Side;
-use wgmma::OperandRule;
 
 /// The end of a block: its access would be to unmapped memory, or one that the hardware refuses.
 /// The reason is among the hazards.

@@ -4,16 +4,7 @@
 use crate::site::Site;
 
 use super::Judge;
-
-/// An arrival of a thread at an mbarrier of another block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RemoteArrival {
-    pub(crate) thread: u32,
-    pub(crate) rank: u32,
-    pub(crate) offset: usize,
-    pub(crate) site: Site,
-    clock: u32,
-}
+use super::arrival::RemoteArrival;
 
 impl Judge {
     /// Notes an arrival of a thread in block `rank`, before the thread publishes it.

@@ -14,9 +14,9 @@ use super::clocks::{Agent, Clocks, FenceRule, Signal};
 use super::copies::{self, Copies};
 use super::hazard::HazardKind;
 use super::memory::Memory;
+use super::operand_rule::OperandRule;
 use super::order::How;
 use super::requests::MatrixCount;
-use super::wgmma::OperandRule;
 use super::{Fork, Judge, Matrix, Outcome, Setup, StrongOrder};
 
 /// Lanes 0 to 2 of two warps.

@@ -19,7 +19,7 @@ use crate::cluster::Cluster;
 use crate::extent::BlockIndex;
 use crate::fault::Fault;
 use crate::judge::held::Held;
-use crate::judge::wgmma::OperandRule;
+use crate::judge::operand_rule::OperandRule;
 use crate::schedule::{Random, Schedule};
 use crate::warp::{Collective, Group, LaneOperands, party};
 pub(crate) use accumulators::{NAMED, Named};
