@@ -74,12 +74,8 @@ fn note_collective(context: &ThreadContext, call: &Collective) {
         if !deeds.is_on() {
             return;
         }
-        let doing = Doing {
-            thread: context.thread,
-            operation: call.name.get().to_str().unwrap_or_default(),
-            site: call.site.number(),
-            object: call.agree[0] as u32,
-        };
+        let name = call.name.get().to_str().unwrap_or_default();
+        let doing = context.doing(name, call.site, call.agree[0] as u32);
         match kind {
             Kind::NamedSync | Kind::ClusterWait | Kind::WgmmaWait | Kind::TakeRegisters => {
                 deeds.begins(doing);
@@ -102,12 +98,7 @@ pub(crate) unsafe extern "C-unwind" fn emulator_barrier(thread: *const ThreadCon
         run.judge(|judge| judge.reaches(Sync::Barrier, site.number()));
         return;
     }
-    let doing = Doing {
-        thread: context.thread,
-        operation: Sync::Barrier.operation(),
-        site: site.number(),
-        object: 0,
-    };
+    let doing = context.doing(Sync::Barrier.operation(), site, 0);
     run.judge(|judge| judge.deeds().begins(doing));
     let (progress, is_complete) = {
         let mut block = run.block.borrow_mut();

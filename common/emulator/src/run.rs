@@ -14,6 +14,7 @@ use crate::block::{Block, NamedArrival, Progress};
 use crate::cluster::{Cluster, STRIDE};
 use crate::fault::{Fault, Place};
 use crate::judge::clocks::Signal;
+use crate::judge::deeds::Doing;
 use crate::judge::{Judge, Sync};
 use crate::layout::Layouts;
 use crate::site::Site;
@@ -140,6 +141,17 @@ impl ThreadContext {
     pub(crate) fn run(&self) -> &Run {
         // SAFETY: the worker keeps the run alive for as long as it resumes this thread.
         unsafe { &*self.run }
+    }
+
+    /// Returns what the thread does at a site, for the order of deeds. `object` tells apart what an
+    /// operation is done to.
+    pub(crate) fn doing(&self, operation: &'static str, site: Site, object: u32) -> Doing {
+        Doing {
+            thread: self.thread,
+            operation,
+            site: site.number(),
+            object,
+        }
     }
 
     #[inline]

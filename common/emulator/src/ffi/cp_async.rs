@@ -4,7 +4,6 @@
 use std::ffi::c_void;
 
 use crate::fault::Fault;
-use crate::judge::deeds::Doing;
 use crate::judge::{Stop, Sync};
 use crate::run::ThreadContext;
 use crate::site::Site;
@@ -28,12 +27,7 @@ pub(crate) unsafe extern "C-unwind" fn emulator_cp_async(
         context.fail(fault);
     }
     let (bytes_to, bytes_from) = (bytes as usize, src_bytes as usize);
-    let doing = Doing {
-        thread: context.thread,
-        operation: "cp_async",
-        site: site.number(),
-        object: 0,
-    };
+    let doing = context.doing("cp_async", site, 0);
     run.judge(|judge| judge.deeds().does(doing));
     let judgement = run.judge(|judge| {
         let number = site.access_number();
@@ -125,12 +119,7 @@ pub(crate) unsafe extern "C-unwind" fn emulator_cp_async_wait(
     if !run.reaches(Sync::Wait, site) {
         return;
     }
-    let doing = Doing {
-        thread: context.thread,
-        operation: Sync::Wait.operation(),
-        site: site.number(),
-        object: newest_groups,
-    };
+    let doing = context.doing(Sync::Wait.operation(), site, newest_groups);
     run.judge(|judge| judge.deeds().begins(doing));
     let copies = &mut run.copies.borrow_mut()[context.thread as usize];
     let covered = copies.wait(newest_groups as usize, |tag| {

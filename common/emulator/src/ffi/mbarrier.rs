@@ -125,12 +125,11 @@ impl<'a> Call<'a> {
 
     /// Returns what the thread does at the object, for the order of deeds.
     pub(super) fn doing(&self, place: usize) -> Doing {
-        Doing {
-            thread: self.context.thread,
-            operation: self.operation,
-            site: self.site.number(),
-            object: Cluster::within_block(place) as u32,
-        }
+        self.context.doing(
+            self.operation,
+            self.site,
+            Cluster::within_block(place) as u32,
+        )
     }
 
     fn arrive(&self, with_copies: bool, expects: Option<i32>) {

@@ -3,7 +3,6 @@
 //! visible to it by a proxy fence of the writing thread.
 
 use crate::fault::Fault;
-use crate::judge::deeds::Doing;
 use crate::judge::{Stop, Sync, TmaBox};
 use crate::mbarrier::Misuse;
 use crate::run::{Run, ThreadContext};
@@ -213,12 +212,7 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_store(
         );
         context.refuse("tma_store", reason, site);
     }
-    let doing = Doing {
-        thread: context.thread,
-        operation: "tma_store",
-        site: site.number(),
-        object: 0,
-    };
+    let doing = context.doing("tma_store", site, 0);
     run.judge(|judge| judge.deeds().does(doing));
     let judgement = run.judge(|judge| {
         let mut all_stores = run.stores.borrow_mut();
@@ -276,12 +270,7 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
     if !run.reaches(Sync::StoreWaitRead, site) {
         return;
     }
-    let doing = Doing {
-        thread: context.thread,
-        operation: Sync::StoreWaitRead.operation(),
-        site: site.number(),
-        object: newest_groups,
-    };
+    let doing = context.doing(Sync::StoreWaitRead.operation(), site, newest_groups);
     run.judge(|judge| judge.deeds().begins(doing));
     wait_read(context, newest_groups as usize);
     run.judge(|judge| judge.deeds().ends(context.thread));
