@@ -12,14 +12,10 @@ use std::process::Command;
 /// A program in place of cargo. It notes its call, with the commit and the toolkit that it finds,
 /// and builds what notes its own where a build for a named target would.
 const CARGO: &str = r#"#!/bin/sh
-if [ "$1" = metadata ]; then
-    target="$HERE/built here"
-    echo '{"packages":[],"workspace_root":"x","target_directory":"'"$target"'","version":1}'
-    exit
-fi
-echo "cargo $* in ${PWD#"$HERE"/}: $(git log -1 --format=%s) $(ls -d .cuda)" >> "$HERE/calls"
+target="${CARGO_TARGET_DIR:-$PWD/target}"
+echo "cargo $* in ${PWD#"$HERE"/}: $(git log -1 --format=%s) $(ls -d .cuda) to ${target#"$HERE"/}" >> "$HERE/calls"
 [ -z "$BROKEN" ] || exit 101
-program="$CARGO_TARGET_DIR/some-target/debug/compare"
+program="$target/some-target/debug/compare"
 mkdir -p "$(dirname "$program")"
 cp "$HERE/bin/compare" "$program"
 reason='"reason":"compiler-artifact"'
@@ -202,9 +198,12 @@ impl ScriptRun {
 const BUILD: &str = "cargo build --message-format=json-render-diagnostics --quiet --locked \
                      --workspace --bin compare in checkout";
 
-/// Returns the calls that build both sides.
+/// Returns the calls that build both sides, each in a folder of its own: what cargo builds of one
+/// checkout would replace what it has built of the other.
 fn builds() -> String {
-    format!("{BUILD}/target/review/base: base .cuda\n{BUILD}: head .cuda\n")
+    let base = format!("{BUILD}/target/review/base: base .cuda to checkout/target/review/build\n");
+    let head = format!("{BUILD}: head .cuda to checkout/target\n");
+    base + &head
 }
 
 /// Returns the call that runs a side.
@@ -386,7 +385,7 @@ fn the_bases_checkout_stays_and_takes_only_what_another_base_changes() {
     assert!(
         review
             .calls
-            .starts_with(&format!("{BUILD}/target/review/base: third .cuda\n")),
+            .starts_with(&format!("{BUILD}/target/review/base: third .cuda to ")),
         "{}",
         review.printed
     );
