@@ -211,12 +211,11 @@ fn new_waivers(before: &StageTerms, stage: &StageTerms) -> Vec<Concession> {
 fn lower_claims(before: &StageTerms, stage: &StageTerms) -> Vec<Concession> {
     let mut found = Vec::new();
     for old in &before.claims {
-        let claim = stage.claims.iter().find(|claim| claim.id == old.id);
-        let change = match claim {
-            Some(now) if now.asks_for_less(old) => {
-                format!("{} → {}", old.prediction, now.prediction)
-            }
-            Some(_) => continue,
+        // A stage may claim a little of many problems, and more of one of them under the same id.
+        let mut claims = stage.claims.iter().filter(|claim| claim.id == old.id);
+        let change = match claims.clone().next_back() {
+            Some(_) if claims.any(|claim| !claim.asks_for_less(old)) => continue,
+            Some(now) => format!("{} → {}", old.prediction, now.prediction),
             None => format!("{} → gone", old.prediction),
         };
         found.push(Concession {
@@ -366,6 +365,32 @@ mod tests {
     #[test]
     fn a_claim_that_asks_for_more_eases_nothing() {
         assert_eq!(eased(|stage| stage.claims[0] = claim(Some(1.2), None)), []);
+    }
+
+    /// Gives the stage a second claim under the same id.
+    fn claim_twice(mut stage: StageTerms, other: f64) -> StageTerms {
+        stage.claims.push(claim(Some(other), None));
+        stage
+    }
+
+    #[test]
+    fn two_claims_of_one_id_that_stay_ease_nothing() {
+        for (first, second) in [(1.3, 1.0), (1.0, 1.3)] {
+            let mut both = claim_twice(stage(), second);
+            both.claims[0] = claim(Some(first), None);
+            assert_eq!(lower_claims(&both, &both), []);
+        }
+    }
+
+    #[test]
+    fn of_two_claims_of_one_id_the_higher_that_goes_is_named() {
+        let both = claim_twice(stage(), 1.0);
+        let mut lower = stage();
+        lower.claims[0] = claim(Some(1.0), None);
+        let [one] = &lower_claims(&both, &lower)[..] else {
+            panic!("one of them asks for less");
+        };
+        assert_eq!(one.change, "Some(1.1) to None → Some(1.0) to None");
     }
 
     #[test]
