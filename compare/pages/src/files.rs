@@ -98,10 +98,7 @@ pub fn committed(
 ) -> anyhow::Result<Vec<Rendered>> {
     let tables = tables(results, main_gpu(results, stages).unwrap_or_default());
     let reports = reports(&tables, stages, library);
-    let mut files = vec![Rendered {
-        path: root.join(REPORT),
-        text: page(&reports),
-    }];
+    let mut files = report_files(&reports, root);
     for picture in pictures::pictures(&reports[0]).context("a picture cannot be drawn")? {
         files.push(Rendered {
             path: root.join(picture.path),
@@ -117,6 +114,23 @@ pub fn committed(
         files.push(with_generated_parts(path, root, &reports)?);
     }
     Ok(files)
+}
+
+/// Returns COMPARE.md about the first report, and a page on each other one that it links to.
+fn report_files(reports: &[Report<'_>], root: &Path) -> Vec<Rendered> {
+    let mut files = vec![Rendered {
+        path: root.join(REPORT),
+        text: page(reports),
+    }];
+    for other in &reports[1..] {
+        if let Some(name) = report::file_of_other(other) {
+            files.push(Rendered {
+                path: root.join(name),
+                text: page(std::slice::from_ref(other)),
+            });
+        }
+    }
+    files
 }
 
 fn with_generated_parts(
@@ -164,5 +178,18 @@ mod tests {
             assert_eq!(report_in(root.path()), is_on_gpu.then_some(written));
             assert_eq!(places.contains("\nand in "), is_on_gpu, "{places}");
         }
+    }
+
+    #[test]
+    fn each_gpu_that_the_report_links_to_has_a_page() {
+        let main = timed(US);
+        let other = scenario::run("timed; peers mission 10 torch-default 15");
+        let reports = [&main, &other].map(|run| verdict::report(View::alone(run)));
+        let files = report_files(&reports, Path::new("root"));
+        let paths: Vec<_> = files.iter().map(|file| file.path.as_path()).collect();
+        let expected = ["root/COMPARE.md", "root/COMPARE-nvidia-h200.md"].map(Path::new);
+        assert_eq!(paths, expected);
+        assert!(files[0].text.contains("(COMPARE-nvidia-h200.md)"));
+        assert!(files[1].text.contains("1 of 1 problems"), "{}", files[1].text);
     }
 }
