@@ -280,15 +280,17 @@ fn measured_by(
         rows.extend(gain_row(gain));
         sessions.push(&gain.session);
     }
-    let mut blocks = table_block(Table::from_rows(rows).filled());
-    if !blocks.is_empty() {
-        let gpu = report.view.gpu().unwrap_or("no GPU");
-        let quoted = distinct(sessions.iter().map(|session| format!("`{session}`")));
-        blocks.push(Block::paragraph(format!(
-            "On an {gpu}, base / new, the two timed in turn (A B B A): {}.",
-            quoted.join(", ")
-        )));
+    let table = table_block(Table::from_rows(rows).filled());
+    if table.is_empty() {
+        return table;
     }
+    let gpu = report.view.gpu().unwrap_or("no GPU");
+    let quoted = distinct(sessions.iter().map(|session| format!("`{session}`")));
+    let mut blocks = vec![Block::paragraph(format!(
+        "On an {gpu}, base / new, the two timed in turn (A B B A; {}):",
+        quoted.join(", ")
+    ))];
+    blocks.extend(table);
     blocks
 }
 
@@ -408,7 +410,9 @@ mod tests {
                      |---|---|---:|---:|---|\n\
                      | stage0 wmma-qk | mission f16 full | 1.10x | 1.33x | holds |";
         let gain = part_of("gain stage1-cpasync").unwrap();
-        assert!(gain.starts_with(table), "{gain}");
+        let conditions = "On an NVIDIA H200, base / new, the two timed in turn (A B B A; \
+                          `20261120T183000Z-linux`):";
+        assert_eq!(gain.trim_end(), format!("{conditions}\n\n{table}"));
         let measured = part_of("measured stage1-cpasync").unwrap();
         assert!(measured.contains(table), "{measured}");
     }
