@@ -3,6 +3,7 @@
 
 mod kernels;
 mod moved;
+mod worse;
 
 use super::blocks::{Titled, bullets, changes_table, first_bullets, first_items, sections};
 use super::cells::or_empty;
@@ -10,7 +11,7 @@ use super::ladder;
 use document::{Block, Table, row};
 use moved::Line;
 use results::judge::diff::{self, Change, Difference, Group, What};
-use results::judge::list::{count, distinct};
+use results::judge::list::{Grouped, count, distinct, grouped, joined};
 use results::judge::terms::{Concession, Eased};
 use results::judge::verdict::Overall;
 
@@ -43,12 +44,15 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
     let mut blocks = vec![
         Block::strong(overall.to_string()),
         Block::paragraph(kernels::changed_line(comparison)),
+    ];
+    blocks.extend(worse::worse_line(comparison).map(Block::paragraph));
+    blocks.extend([
         Block::bullets(overall.actions.clone()),
         Block::paragraph(format!(
             "`{}` against `{}` (base); a ratio is base / new, so that below 1x is slower.",
             comparison.new, comparison.base
         )),
-    ];
+    ]);
     let limits = Limits {
         is_whole,
         tables: comparison.pairs.len(),
@@ -126,8 +130,8 @@ fn pair_sections(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
     let mut blocks = sections(
         Block::subsection,
         [
-            Titled::new("Missing data", required(pair, limits)),
             Titled::new("Gates and claims", gates(pair, limits)),
+            Titled::new("Missing data", required(pair, limits)),
             Titled::new("Time", figure_blocks(&times, limits)),
             Titled::new(
                 "Registers, shared memory and code",
@@ -164,10 +168,14 @@ fn shown(pair: &diff::Comparison, group: Group) -> Vec<&Difference> {
     shown
 }
 
-/// Returns gates and claims whose verdict differs, and what is gone.
+/// Returns gates and claims whose verdict differs, and what is gone. A gate of a variant that fails
+/// in many cases is one line unless all is shown: its first says in how many.
 fn gates(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
     let mut changed = shown(pair, Group::Gates);
     changed.retain(|difference| !is_new_variant(difference));
+    if !limits.is_whole {
+        changed = first_of_each_gate(changed);
+    }
     first_items(
         &changed,
         limits.share(MAX_GATES),
@@ -176,19 +184,48 @@ fn gates(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
     )
 }
 
+fn first_of_each_gate(differences: Vec<&Difference>) -> Vec<&Difference> {
+    let mut kept: Vec<&Difference> = Vec::new();
+    for difference in differences {
+        let is_told = matches!(difference.what, What::Gate(_))
+            && !difference.is_claim()
+            && kept.iter().any(|earlier| {
+                (&earlier.subject, earlier.what, earlier.change)
+                    == (&difference.subject, difference.what, difference.change)
+            });
+        if !is_told {
+            kept.push(difference);
+        }
+    }
+    kept
+}
+
 fn is_new_variant(difference: &Difference) -> bool {
     difference.change == Change::Informational
         && difference.what == What::Variant
         && difference.base.is_none()
 }
 
+/// Returns the data that is missing, a line for each variant and reason.
 fn required(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
+    let missing = pair
+        .differences
+        .iter()
+        .filter(|difference| difference.required)
+        .map(|difference| ((&difference.subject, &*difference.why), difference.title()));
     let mut lines = Vec::new();
-    for difference in &pair.differences {
-        if difference.required {
-            let title = difference.title();
-            lines.push(format!("{}: {title}: {}", difference.subject, difference.why).into());
-        }
+    for Grouped {
+        key: (subject, why),
+        values: titles,
+    } in grouped(missing)
+    {
+        let what = match &titles[..] {
+            [first, _, _, ..] if !limits.is_whole => {
+                format!("{first}, and {} more", titles.len() - 1)
+            }
+            _ => joined(titles, ", "),
+        };
+        lines.push(format!("{subject}: {what}: {why}").into());
     }
     first_bullets(lines, limits.share(MAX_MISSING), COMMAND)
 }

@@ -190,6 +190,10 @@ mod tests {
         let expected = ["root/COMPARE.md", "root/COMPARE-nvidia-h200.md"].map(Path::new);
         assert_eq!(paths, expected);
         assert!(files[0].text.contains("(COMPARE-nvidia-h200.md)"));
-        assert!(files[1].text.contains("1 of 1 problems"), "{}", files[1].text);
+        assert!(
+            files[1].text.contains("1 of 1 problems"),
+            "{}",
+            files[1].text
+        );
     }
 }

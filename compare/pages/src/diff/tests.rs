@@ -1,5 +1,6 @@
 use super::kernels::{KernelInAll, changed_line, kernel_names};
 use super::*;
+use common::metric::Metric;
 use document::markdown::markdown;
 use results::judge::diff::KernelState;
 use results::judge::verdict::of_differences;
@@ -216,4 +217,77 @@ fn what_a_change_eases_comes_before_what_has_moved() {
     ] {
         assert!(head.contains(line), "{line}: {page}");
     }
+}
+
+/// Returns the line on what is worse.
+fn worse(comparison: &Comparison) -> String {
+    let line = worse::worse_line(comparison);
+    line.map(|text| text.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn what_is_worse_is_named_with_its_first_place() {
+    let slower = compared("timed; named 1 => timed 32 20 18; identity 1 new; named 2");
+    assert_eq!(
+        worse(&slower),
+        "Worse: p50 15.01 µs → 18.02 µs (stage1/cpasync-32x64 on mission f16 full)."
+    );
+}
+
+#[test]
+fn what_is_worse_in_many_places_is_named_once() {
+    let failing = compared("emulated => same; cpasync all: C2 fail; wmma all: C2 fail");
+    let line = worse(&failing);
+    assert_eq!(line.matches("gate C2").count(), 1, "{line}");
+    assert!(line.contains(" and 1 more)"), "{line}");
+}
+
+#[test]
+fn nothing_is_called_worse_where_nothing_is() {
+    assert_eq!(worse(&compared("timed => same")), "");
+    assert_eq!(
+        worse(&compared("timed; named 1 => timed 32 20 13; named 2")),
+        ""
+    );
+}
+
+/// Returns a comparison whose new side lacks these figures of one variant.
+fn lacking(metrics: &[Metric]) -> Comparison {
+    let mut comparison = compared("emulated => same; - cpasync mission emulator");
+    let differences = &mut comparison.pairs[0].1.differences;
+    let mut one = differences.iter().find(|one| one.required).unwrap().clone();
+    differences.clear();
+    for metric in metrics {
+        one.what = What::Metric(*metric);
+        differences.push(one.clone());
+    }
+    comparison
+}
+
+#[test]
+fn a_variant_that_lacks_much_is_one_line() {
+    let page = markdown(&document(
+        &lacking(&[Metric::P50, Metric::P90, Metric::Registers]),
+        false,
+    ));
+    let line = "- stage1-cpasync/cpasync-32x64: p50 on mission f16 full, and 2 more: built or";
+    assert!(page.contains(line), "{page}");
+}
+
+#[test]
+fn a_variant_that_lacks_two_figures_names_both() {
+    let page = markdown(&document(&lacking(&[Metric::P50, Metric::P90]), false));
+    let line = "p50 on mission f16 full, p90 on mission f16 full: built or";
+    assert!(page.contains(line), "{page}");
+}
+
+#[test]
+fn a_gate_that_fails_in_many_cases_is_one_line_unless_all_is_shown() {
+    let failing =
+        compared("emulated => same; cpasync all: C2 fail; cpasync mission emulator: C2 fail");
+    let rows = |is_whole| {
+        let page = markdown(&document(&failing, is_whole));
+        page.matches("| stage1/cpasync-32x64 | gate C2").count()
+    };
+    assert_eq!([rows(false), rows(true)], [1, 2]);
 }

@@ -269,6 +269,11 @@ impl Difference {
         }
     }
 
+    /// Returns whether it is about a claim.
+    pub fn is_claim(&self) -> bool {
+        matches!(self.about, About::Row(Kind::Claim(_)))
+    }
+
     /// Returns whether it is about a single case.
     fn is_case(&self) -> bool {
         matches!(self.place(), Place::Case(_))
