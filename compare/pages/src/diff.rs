@@ -1,9 +1,9 @@
 //! `compare diff`, which is also the comment on a pull request: the verdict, which kernels have
 //! changed, what is missing, and all that has moved, before → after.
 
+mod headlines;
 mod kernels;
 mod moved;
-mod worse;
 
 use super::blocks::{Titled, bullets, changes_table, first_bullets, first_items, sections};
 use super::cells::or_empty;
@@ -13,7 +13,8 @@ use moved::Line;
 use results::judge::diff::{self, Change, Difference, Group, What};
 use results::judge::list::{Grouped, count, distinct, grouped, joined};
 use results::judge::terms::{Concession, Eased};
-use results::judge::verdict::Overall;
+use results::judge::verdict::{Overall, fails_now};
+use results::table::Subject;
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
 const MAX_GATES: usize = 12;
@@ -45,11 +46,17 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
         Block::strong(overall.to_string()),
         Block::paragraph(kernels::changed_line(comparison)),
     ];
-    blocks.extend(worse::worse_line(comparison).map(Block::paragraph));
+    let moves = [
+        headlines::worse_line(comparison),
+        headlines::improved_line(comparison),
+    ];
+    blocks.extend(moves.into_iter().flatten().map(Block::paragraph));
+    blocks.push(Block::paragraph(headlines::checked_line(comparison)));
     blocks.extend([
-        Block::bullets(overall.actions.clone()),
+        Block::bullets(headlines::actions(comparison)),
         Block::paragraph(format!(
-            "`{}` against `{}` (base); a ratio is base / new, so that below 1x is slower.",
+            "`{}` against `{}` (base); a ratio is base / new, so that below 1x is slower; – did not \
+             move.",
             comparison.new, comparison.base
         )),
     ]);
@@ -208,11 +215,25 @@ fn is_new_variant(difference: &Difference) -> bool {
 
 /// Returns the data that is missing, a line for each variant and reason.
 fn required(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
+    let failing: Vec<&Subject> = pair
+        .differences
+        .iter()
+        .filter(|difference| fails_now(difference))
+        .map(|difference| &difference.subject)
+        .collect();
     let missing = pair
         .differences
         .iter()
         .filter(|difference| difference.required)
-        .map(|difference| ((&difference.subject, &*difference.why), difference.title()));
+        .map(|difference| {
+            let subject = &difference.subject;
+            let why = if failing.contains(&subject) {
+                "not measured, since a gate fails"
+            } else {
+                &*difference.why
+            };
+            ((subject, why), difference.title())
+        });
     let mut lines = Vec::new();
     for Grouped {
         key: (subject, why),
@@ -249,7 +270,7 @@ fn drift(diff::Comparison { drift, .. }: &diff::Comparison) -> Option<Block> {
     }
     Some(Block::paragraph(format!(
         "{} of unchanged kernels moved by {:+.1} % in the median, \
-         95 of 100 of them within {:.1} % of that.",
+         19 of 20 of them within {:.1} % of that.",
         count(drift.kernels, "latency", "latencies"),
         100.0 * (1.0 / drift.shift - 1.0),
         100.0 * drift.spread

@@ -51,6 +51,11 @@ pub fn changed_line(comparison: &Comparison) -> Text {
         ))
 }
 
+/// Returns the kernels whose machine code has changed.
+pub fn changed_kernels(comparison: &Comparison) -> Vec<&Subject> {
+    in_state(&kernels_of(comparison), KernelState::Changed)
+}
+
 fn kernels_of(comparison: &Comparison) -> Vec<KernelInAll<'_>> {
     let mut states_by_table = Vec::new();
     for (_, pair) in &comparison.pairs {

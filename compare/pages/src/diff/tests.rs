@@ -221,7 +221,7 @@ fn what_a_change_eases_comes_before_what_has_moved() {
 
 /// Returns the line on what is worse.
 fn worse(comparison: &Comparison) -> String {
-    let line = worse::worse_line(comparison);
+    let line = headlines::worse_line(comparison);
     line.map(|text| text.to_string()).unwrap_or_default()
 }
 
@@ -230,7 +230,7 @@ fn what_is_worse_is_named_with_its_first_place() {
     let slower = compared("timed; named 1 => timed 32 20 18; identity 1 new; named 2");
     assert_eq!(
         worse(&slower),
-        "Worse: p50 15.01 µs → 18.02 µs (stage1/cpasync-32x64 on mission f16 full)."
+        "Worse: p50 15.01 µs → 18.02 µs, +20.1 % (stage1/cpasync-32x64 on mission f16 full)."
     );
 }
 
@@ -238,8 +238,9 @@ fn what_is_worse_is_named_with_its_first_place() {
 fn what_is_worse_in_many_places_is_named_once() {
     let failing = compared("emulated => same; cpasync all: C2 fail; wmma all: C2 fail");
     let line = worse(&failing);
-    assert_eq!(line.matches("gate C2").count(), 1, "{line}");
-    assert!(line.contains(" and 1 more)"), "{line}");
+    let expected =
+        "Worse: gate C2 (accuracy) PASS → FAIL (stage0/wmma-qk-32x64 and 1 more kernel).";
+    assert_eq!(line, expected);
 }
 
 #[test]
@@ -290,4 +291,77 @@ fn a_gate_that_fails_in_many_cases_is_one_line_unless_all_is_shown() {
         page.matches("| stage1/cpasync-32x64 | gate C2").count()
     };
     assert_eq!([rows(false), rows(true)], [1, 2]);
+}
+
+#[test]
+fn what_is_better_is_named_with_its_factor() {
+    let faster = compared("timed; named 1 => timed 32 20 7; identity 1 new; named 2");
+    let line = headlines::improved_line(&faster).unwrap().to_string();
+    assert!(
+        line.starts_with("Improved: p50 15.01 µs → 7.007 µs, -53.3 % (stage1/"),
+        "{line}"
+    );
+}
+
+/// Returns the line on what was checked.
+fn checked(line: &str) -> String {
+    headlines::checked_line(&compared(line)).to_string()
+}
+
+#[test]
+fn a_changed_kernel_that_nobody_timed_is_said_to_be_untimed() {
+    let line = checked("emulated => same; identity 1 new");
+    assert!(
+        line.ends_with("none fails; no changed kernel was timed."),
+        "{line}"
+    );
+}
+
+#[test]
+fn times_of_changed_kernels_are_counted() {
+    let line = checked("timed; named 1 => timed 32 20 15; identity 1 new; named 2");
+    assert!(
+        line.ends_with("none fails; 1 time of changed kernels."),
+        "{line}"
+    );
+}
+
+#[test]
+fn nothing_is_said_of_times_where_no_kernel_has_changed() {
+    let line = checked("emulated => same");
+    assert!(line.ends_with("none fails."), "{line}");
+}
+
+#[test]
+fn gates_that_fail_are_counted() {
+    let line = checked("emulated => same; cpasync all: C2 fail");
+    assert!(line.contains(", 1 fail"), "{line}");
+}
+
+#[test]
+fn a_changed_kernel_that_nobody_timed_needs_an_action() {
+    let mut untimed = compared("emulated => same; identity 1 new");
+    untimed.overall = Overall::same_table();
+    let [action] = &headlines::actions(&untimed)[..] else {
+        panic!("one action");
+    };
+    assert!(action.starts_with("Time it on a GPU"), "{action}");
+}
+
+#[test]
+fn kernels_that_are_the_same_need_no_action() {
+    let mut same = compared("emulated => same");
+    same.overall = Overall::same_table();
+    assert_eq!(headlines::actions(&same), ["No action needed."]);
+}
+
+#[test]
+fn what_a_failing_kernel_lacks_is_not_asked_for() {
+    let failing = "emulated => same; cpasync all: C2 fail; - cpasync mission emulator";
+    let page = markdown(&document(&compared(failing), false));
+    assert!(
+        page.contains(": not measured, since a gate fails"),
+        "{page}"
+    );
+    assert!(!page.contains("Measure what the base has"), "{page}");
 }

@@ -278,10 +278,10 @@ fn a_report_of_a_run_says_what_it_changes_in_the_table() {
         MIXED since 1
         Look at the 2 regressions since 1: `compare diff results DIR`.
     timed; clean => same; wmma compute-sanitizer: C7 fail
-        REGRESSION since 1
+        FAIL since 1
         Look at the 1 regression since 1: `compare diff results DIR`.
     timed; clean; built 96 0 => timed; clean; built 96 8
-        REGRESSION since 1
+        FAIL since 1
         Look at the 6 regressions since 1: `compare diff results DIR`.
     timed; clean => same; counted wmma 1048576 32
         REGRESSION since 1
@@ -349,9 +349,8 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         Measure what the base has and this lacks (`compare --full`, then `compare accept`), or state in the change that it is intended.
         Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
     missing! worse
-        1 REGRESSION: 1 worse, 1 not comparable
+        1 FAIL: 1 worse, 1 not comparable
         Fix what newly fails; do not merge.
-        Measure what the base has and this lacks (`compare --full`, then `compare accept`), or state in the change that it is intended.
     missing! better
         3 INCOMPLETE: 1 not comparable, 1 improved
         Measure what the base has and this lacks (`compare --full`, then `compare accept`), or state in the change that it is intended.
@@ -362,7 +361,7 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         3 UNDECIDED: 1 undecided, 1 improved
         Time the undecided latencies again on a quiet GPU, both sides interleaved in one session (A B B A).
     worse better unchanged
-        1 MIXED: 1 worse, 1 improved, 1 unchanged
+        1 FAIL: 1 worse, 1 improved, 1 unchanged
         Fix what newly fails; do not merge.
     informational unchanged unchanged
         0 SAME: 1 changed (informational), 2 unchanged

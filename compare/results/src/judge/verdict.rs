@@ -2,7 +2,7 @@
 //! two tables.
 
 use super::claims::{self, Claimed};
-use super::diff::{Change, Difference, Group};
+use super::diff::{Change, Difference, Group, What};
 use super::list::{count, distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::regret::Regret;
@@ -58,8 +58,8 @@ pub const NOTHING: &str = "No action needed.";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overall {
     pub exit: Exit,
-    /// PASS, FAIL, UNDECIDED, NOT MEASURED or STALE; of a comparison SAME, IMPROVED, REGRESSION,
-    /// MIXED and the like.
+    /// PASS, FAIL, UNDECIDED, NOT MEASURED or STALE; of a comparison FAIL, SAME, IMPROVED,
+    /// REGRESSION, MIXED and the like.
     pub word: &'static str,
     pub line: String,
     /// The actions, most urgent first.
@@ -480,6 +480,8 @@ pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Stri
 
 /// The numbers of differences that decide a comparison.
 struct Counts {
+    /// Gates that fail now.
+    failing: usize,
     worse: usize,
     better: usize,
     inconclusive: usize,
@@ -495,6 +497,7 @@ impl Counts {
             .iter()
             .filter(|d| d.change != Change::Missing && d.source() != Source::SelfTest);
         Self {
+            failing: differences.iter().filter(|d| fails_now(d)).count(),
             worse: count(Change::Worse),
             better: count(Change::Better),
             inconclusive: count(Change::Undecided),
@@ -505,6 +508,7 @@ impl Counts {
 
     fn word(&self) -> (Exit, &'static str) {
         match (self.worse, self.better) {
+            _ if self.failing > 0 => (Exit::Fail, "FAIL"),
             (1.., 0) => (Exit::Fail, "REGRESSION"),
             (1.., _) => (Exit::Fail, "MIXED"),
             _ if self.required > 0 => (Exit::Inconclusive, "INCOMPLETE"),
@@ -530,6 +534,26 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     Overall::new(exit, word, line, actions(differences, &numbers))
 }
 
+/// Returns whether a gate fails that passed before, or was not there.
+pub fn fails_now(difference: &Difference) -> bool {
+    difference.change == Change::Worse
+        && matches!(difference.what, What::Gate(_))
+        && !difference.is_claim()
+}
+
+/// Returns whether data is missing though every gate of its kernel passes: of one that fails, much is
+/// not measured at all.
+fn lacks_data(differences: &[Difference]) -> bool {
+    let failing: Vec<&Subject> = differences
+        .iter()
+        .filter(|difference| fails_now(difference))
+        .map(|difference| &difference.subject)
+        .collect();
+    differences
+        .iter()
+        .any(|difference| difference.required && !failing.contains(&&difference.subject))
+}
+
 fn actions(differences: &[Difference], numbers: &Counts) -> Vec<String> {
     let mut worse = differences.iter().filter(|d| d.change == Change::Worse);
     let is_gate_worse = worse.clone().any(|d| d.group == Group::Gates);
@@ -537,7 +561,7 @@ fn actions(differences: &[Difference], numbers: &Counts) -> Vec<String> {
     let advice = [
         (is_gate_worse, "Fix what newly fails; do not merge."),
         (
-            numbers.required > 0,
+            lacks_data(differences),
             "Measure what the base has and this lacks (`compare --full`, then `compare accept`), or \
              state in the change that it is intended.",
         ),

@@ -589,7 +589,7 @@ fn gates_that_fail_now_are_worse() {
     );
     insta::assert_snapshot!(answers, @"
     emulated => same; wmma all: C3 fail
-        1 REGRESSION
+        1 FAIL
         worse stage0-scalar/wmma-qk-32x64 gate C3
     emulated; wmma all: C3 fail => emulated
         0 IMPROVED
@@ -597,7 +597,7 @@ fn gates_that_fail_now_are_worse() {
     emulated; wmma all: C3 fail => same
         0 SAME
     timed => same; wmma all: C3 fail
-        1 REGRESSION
+        1 FAIL
         worse stage0-scalar/wmma-qk-32x64 gate C3
         not comparable stage0-scalar/wmma-qk claim wmma-qk p50 over stage0-scalar scalar on mission f16 full (required)
         not comparable stage0-scalar/wmma-qk-32x64 p50 on mission f16 full (required)
@@ -612,10 +612,10 @@ fn gates_that_fail_now_are_worse() {
         3 UNDECIDED
         undecided stage0-scalar/wmma-qk-32x64 gate C5
     timed; clean => same; cpasync compute-sanitizer: C7 fail
-        1 REGRESSION
+        1 FAIL
         worse stage1-cpasync/cpasync-32x64 gate C7
     timed => same; clean; cpasync compute-sanitizer: C7 fail
-        1 REGRESSION
+        1 FAIL
         worse stage1-cpasync/cpasync-32x64 gate C7
     timed; clean; cpasync compute-sanitizer: C7 fail => timed; clean
         0 IMPROVED
@@ -626,10 +626,10 @@ fn gates_that_fail_now_are_worse() {
         not comparable stage0-scalar/wmma-qk-32x64 gate C7 (required)
         not comparable stage1-cpasync/cpasync-32x64 gate C7 (required)
     timed; built 96 0; variant wmma wmma-qk-32x64-k2 => same; wmma-qk-32x64-k2 ptxas: R1 fail
-        1 REGRESSION
+        1 FAIL
         worse stage0-scalar/wmma-qk-32x64-k2 gate R1 on f16 d64 sm_90a
     emulated => same; zeros: S1 fail
-        1 REGRESSION
+        1 FAIL
         worse self-test gate S1 on : zeros
     emulated; zeros: S1 fail => emulated
         0 IMPROVED
@@ -642,7 +642,7 @@ fn gates_that_fail_now_are_worse() {
         not comparable self-test gate S1 on : correct model (required)
         not comparable self-test gate S1 on : zeros (required)
     emulated; + self-test | : stale tile | self-test | S1 fail => emulated; zeros: S1 fail
-        1 REGRESSION
+        1 FAIL
         worse self-test gate S1 on : zeros
         not comparable self-test gate S1 on : stale tile (required)
     emulated; - !self-test; claims 0 0; claims 1 0 => same
@@ -903,7 +903,7 @@ fn resources_are_worse_where_they_cost_something() {
         worse stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
     spilled bytes
-        1 REGRESSION
+        1 FAIL
         worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
         worse stage0-scalar/scalar-32x64 spilled bytes on f16 d64 sm_90a
     fewer blocks in less time
@@ -912,7 +912,7 @@ fn resources_are_worse_where_they_cost_something() {
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
     spilled bytes in less time
-        1 MIXED
+        1 FAIL
         worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         worse stage0-scalar/scalar-32x64 spilled bytes on f16 d64 sm_90a
@@ -943,7 +943,7 @@ fn resources_are_worse_where_they_cost_something() {
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
     another nvcc
-        1 REGRESSION
+        1 FAIL
         worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
         not comparable stage0-scalar/scalar-32x64 resources on f16 d64 sm_90a
     ");
