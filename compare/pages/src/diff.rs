@@ -56,7 +56,7 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
         Block::bullets(headlines::actions(comparison)),
         Block::paragraph(format!(
             "`{}` against `{}` (base); a ratio is base / new, so that below 1x is slower; – did not \
-             move.",
+             move; the main loop is counted without the loops in it.",
             comparison.new, comparison.base
         )),
     ]);

@@ -724,7 +724,7 @@ fn a_comparison_says_what_is_worse_what_to_do_and_by_how_much() {
          **Checked:** 25 verdicts of gates, none fails; 3 times of changed kernels.\n\n\
          - Look at the regressions: undo them, or state in the change what they buy.\n\n\
          `HEAD` against `main` (base); a ratio is base / new, so that below 1x is slower; – did not \
-         move.\n\n\
+         move; the main loop is counted without the loops in it.\n\n\
          ### Time\n\n| kernel | at | p50 | verdict |\n",
         "| 15.01 µs → 16.50 µs | worse, 0.91x: beyond 3.0 %, \
          the usual variation between sessions |",
