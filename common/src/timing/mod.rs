@@ -121,6 +121,15 @@ impl Plan {
     /// The most launches per sample: a graph node costs memory and time to upload.
     const MOST_LAUNCHES: usize = 4096;
 
+    /// Returns the plan of a burst before sustained times, which replace it: as long as the check of
+    /// the timer takes.
+    pub fn before_sustained(&self) -> Self {
+        Self {
+            samples: Self::LEAST_SAMPLES,
+            ..self.clone()
+        }
+    }
+
     /// Returns the number of launches of a sample in whole rotations over `sets` sets, so that a
     /// graph never works on fewer sets than its label claims.
     pub fn launches_per_sample(&self, launch_us: f64, sets: usize) -> usize {
@@ -242,6 +251,16 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_burst_before_sustained_times_takes_the_fewest_samples() {
+        let plan = Plan::default();
+        let fast_us = 1.0;
+        assert_eq!(plan.samples_within_budget(fast_us), plan.samples);
+        let short = plan.before_sustained();
+        assert_eq!(short.samples_within_budget(fast_us), Plan::LEAST_SAMPLES);
+        assert_eq!(short.budget, plan.budget);
+    }
 
     #[test]
     fn rotations_are_labelled_by_their_size() {

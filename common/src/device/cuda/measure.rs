@@ -8,7 +8,9 @@ use crate::telemetry::Reading;
 use crate::timing::race::race;
 use crate::timing::stats::{Summary, percentile};
 use crate::timing::sustained::{Load, Sustained};
-use crate::timing::{self, Comparison, HostCheck, Measurement, Plan, falsifying_variable};
+use crate::timing::{
+    self, Comparison, HostCheck, Measurement, Plan, Regime, falsifying_variable,
+};
 use cudarc::driver::sys::{self, CUlimit, CUresult};
 use cudarc::driver::{CudaEvent, DriverError};
 use std::rc::Rc;
@@ -215,7 +217,7 @@ struct Session<'a, 'd> {
     arms: Vec<&'a mut Arm<'d>>,
     /// The order of the arms within a round.
     order: &'static [usize],
-    plan: &'a Plan,
+    plan: Plan,
     /// The number of launches in each arm's graph.
     launches: usize,
     /// One event more than `order` is long.
@@ -233,7 +235,7 @@ impl<'a, 'd> Session<'a, 'd> {
     fn start(
         device: &'d CudaDevice,
         mut arms: Vec<&'a mut Arm<'d>>,
-        plan: &'a Plan,
+        plan: &Plan,
     ) -> Result<Self, CudaError> {
         let order = timing::order(arms.len());
         device.check_usable()?;
@@ -264,7 +266,7 @@ impl<'a, 'd> Session<'a, 'd> {
             device,
             arms,
             order,
-            plan,
+            plan: plan.clone(),
             launches,
             events: device.timing_events(order.len() + 1)?,
             round: microseconds(round_us),
@@ -273,6 +275,9 @@ impl<'a, 'd> Session<'a, 'd> {
         };
         session.warm_up()?;
         session.before = session.conditions_under_load()?;
+        if Regime::needed(&session.before) == Regime::Sustained {
+            session.plan = session.plan.before_sustained();
+        }
         Ok(session)
     }
 
