@@ -52,6 +52,8 @@ struct Bytes {
     /// expected.
     pending: i64,
     under_way: VecDeque<Incoming>,
+    /// The bytes of all that is under way.
+    bytes_under_way: i64,
     /// The transfers issued, for each [`Origin`].
     issued: [u32; 2],
     /// The transfers landed when the last phase ended.
@@ -118,6 +120,7 @@ impl Mbarrier {
         self.bytes.issued[transfer.origin() as usize] += 1;
         self.bytes.last = Some(transfer);
         self.bytes.under_way.push_back(transfer);
+        self.bytes.bytes_under_way += transfer.bytes() as i64;
         Ok(())
     }
 
@@ -133,15 +136,7 @@ impl Mbarrier {
 
     /// Returns whether only bytes under way keep the present phase from its end.
     pub(crate) fn can_end(&self) -> bool {
-        let mut left = self.bytes.pending;
-        let mut boxes = self.bytes.under_way.iter();
-        while left != 0 {
-            let Some(next) = boxes.next() else {
-                return false;
-            };
-            left -= next.bytes() as i64;
-        }
-        self.pending == 0
+        self.pending == 0 && self.bytes.can_land()
     }
 
     /// Lands what keeps the phase from its end, or `all` under way. Returns whether the phase ends.
@@ -156,6 +151,7 @@ impl Mbarrier {
             };
             landed(&next);
             self.bytes.pending -= next.bytes() as i64;
+            self.bytes.bytes_under_way -= next.bytes() as i64;
         }
         self.try_end()
     }
@@ -243,6 +239,22 @@ impl fmt::Display for Mbarrier {
 }
 
 impl Bytes {
+    /// Returns whether the first of what is under way brings just the bytes that are waited for. Of
+    /// thousands of small stores most are known to bring too little without a look at each.
+    fn can_land(&self) -> bool {
+        if !(0..=self.bytes_under_way).contains(&self.pending) {
+            return false;
+        }
+        let mut left = self.pending;
+        for next in &self.under_way {
+            if left <= 0 {
+                break;
+            }
+            left -= next.bytes() as i64;
+        }
+        left == 0
+    }
+
     /// Forgets what the last phase expected. Transfers that are still under way belong to the next
     /// one.
     fn start_phase(&mut self) {
