@@ -6,7 +6,11 @@
 //! `cfg(test)`. A feature would compile `results` and all crates above it twice, once for tests and
 //! once for the program.
 
+mod changes;
+mod rows;
 pub mod scenario;
+
+pub use rows::{candidate, row, set};
 
 use crate::table::measured::ToolFindings;
 use crate::table::session::{DeviceCompiler, Git, Gpu, KernelBuild, Machine, Progress, Tier};
@@ -69,6 +73,43 @@ pub fn mission_case(input: &str) -> CasePlace {
         problem: mission(),
         input: input.into(),
     }
+}
+
+/// The kind of the row of all cases of a variant in the emulator.
+pub const IN_EMULATOR: Kind = Kind::Checked(BackendKind::Emulated);
+
+/// The kind of the row of all cases of a variant on a GPU.
+pub const ON_GPU: Kind = Kind::Checked(BackendKind::Cuda);
+
+/// Returns the kind of a time on [`mission`].
+pub fn latency() -> Kind {
+    Kind::Latency(mission())
+}
+
+/// Returns the kind of the counters on [`mission`].
+pub fn counters() -> Kind {
+    Kind::Counters(mission())
+}
+
+/// Returns the kind of a time on [`mission`] against a slower variant.
+pub fn pair_with(base: &str) -> Kind {
+    Kind::Pair {
+        problem: mission(),
+        base: base.into(),
+    }
+}
+
+/// Returns the kind of a time on [`mission`] beside peers.
+pub fn time_beside_peers() -> Kind {
+    Kind::PeerTime(mission())
+}
+
+/// Returns the kind of what `kernel.cu` declares of [`instance`].
+pub fn declared() -> Kind {
+    Kind::Declared(Instance {
+        dtype: Dtype::F16,
+        head_dim: 64,
+    })
 }
 
 /// Returns the kind of the rows that [`Run::built`] adds.
@@ -396,6 +437,15 @@ pub fn table(runs: &[Run]) -> Table {
         table.merge(&run.session, &run.table);
     }
     table
+}
+
+/// Returns the table of sessions, oldest first, which are named `1`, `2` and so on.
+pub fn table_of_sessions(sessions: &[Run]) -> Table {
+    let mut runs = Vec::new();
+    for (session, number) in sessions.iter().zip(1..) {
+        runs.push(session.clone().named(&number.to_string()));
+    }
+    table(&runs)
 }
 
 impl Run {

@@ -7,22 +7,16 @@
 //! `WORDS: COLUMN VALUE` is [`Run::with_columns`], `- WORDS` is [`Run::without_rows`], and `+ ROW`
 //! adds a row; [`edit`] has the other changes.
 
-use super::{CPASYNC, GPU, PeerArm, SCALAR, US, WMMA, emulated, table, timed};
-use crate::judge::candidate::Candidate;
+use super::changes::refute;
+use super::rows::{SHORT, metric, subject};
+use super::{PeerArm, US, emulated, timed};
+pub use super::{candidate, row, set, table_of_sessions};
 use crate::table::session::{DeviceCompiler, Git, Gpu, Progress, Tier};
-use crate::table::{
-    Figure, Judged, Key, Negative, ProblemPlace, Relation, Row, Run, Session, StageMeta, Subject,
-    Table,
-};
-use common::metric::Metric;
+use crate::table::{Key, ProblemPlace, Relation, Row, Run, Session, StageMeta, Table};
 use common::problem::{Dtype, Mask};
-use common::verdict::{GateId, Verdict};
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use common::verdict::GateId;
 use std::fmt::Debug;
 use std::str::FromStr;
-
-const SHORT: [(&str, &str); 3] = [("scalar", SCALAR), ("wmma", WMMA), ("cpasync", CPASYNC)];
 
 /// Returns each line with the answer to it below; `-` if that is nothing.
 pub fn each(cases: &str, ask: impl Fn(&str) -> String) -> String {
@@ -45,15 +39,6 @@ pub fn each_case<'a, T>(
         answers += &format!("{name}\n    {shown}\n");
     }
     answers
-}
-
-/// Returns the table of sessions, oldest first, which are named `1`, `2` and so on.
-pub fn table_of_sessions(sessions: &[Run]) -> Table {
-    let mut runs = Vec::new();
-    for (session, number) in sessions.iter().zip(1..) {
-        runs.push(session.clone().named(&number.to_string()));
-    }
-    table(&runs)
 }
 
 /// Returns the two runs of `BASE => NEW`, of which the second may begin as `same`.
@@ -166,9 +151,9 @@ fn edit(mut run: Run, text: &str) -> Run {
             &words.peers(4),
         ),
         "rebuilt" => run.rebuilt(),
-        "variant" => run.with_variant(words.all[1], words.all[2]),
+        "variant" => run.with_variant(subject(words.all[1]).as_str(), words.all[2]),
         "unsupported" => unsupported(run, &words.all[1..]),
-        "refused" => run.without_variant(words.all[1]),
+        "refused" => run.without_variant(subject(words.all[1]).as_str()),
         _ => {
             let (rows, columns) = text.split_once(": ").expect("WORDS: COLUMN VALUE");
             run.with_columns(rows, columns)
@@ -203,105 +188,6 @@ impl Run {
         }
         self
     }
-
-    /// Adds what nvcc would have built, and the code to every row that is about it.
-    pub fn built_throughout(self, registers: u32, spills: u32) -> Self {
-        self.built(registers, spills).changed(|_| ())
-    }
-
-    /// Limits the run to these stages.
-    pub fn of_stages(self, stages: &[&str]) -> Self {
-        self.changed(|session| {
-            session.scope.stages = stages.iter().map(ToString::to_string).collect();
-        })
-    }
-
-    /// Sets the identity of a stage's sources.
-    pub fn with_identity(self, stage: usize, identity: &str) -> Self {
-        self.changed(|session| session.stages[stage].identity = identity.into())
-    }
-
-    /// Keeps the first claims of a stage alone.
-    pub fn with_first_claims(self, stage: usize, count: usize) -> Self {
-        self.changed(|session| session.stages[stage].claims.truncate(count))
-    }
-
-    /// Replaces what a claim of a stage promises.
-    pub fn with_bound(
-        self,
-        stage: usize,
-        claim: usize,
-        metric: Metric,
-        relation: Relation,
-    ) -> Self {
-        self.changed(|session| {
-            let replaced = &mut session.stages[stage].claims[claim];
-            replaced.metric = metric;
-            replaced.relation = relation;
-        })
-    }
-
-    /// Records that a claim of the sources is refuted, after the run was made.
-    pub fn with_refuted_claim(mut self, stage: usize, claim: usize) -> Self {
-        refute(&mut self.session.stages[stage], claim, None);
-        self
-    }
-
-    /// Interrupts the run.
-    pub fn partial(self, finished: usize, planned: usize) -> Self {
-        self.changed(|session| session.progress = Progress::Partial { finished, planned })
-    }
-
-    /// Sets the GPU model on which the run was made.
-    pub fn on_card(self, name: &str) -> Self {
-        self.on_gpu(name).changed(|_| ())
-    }
-
-    /// Changes all sources.
-    pub fn rebuilt(self) -> Self {
-        self.changed(|session| {
-            for stage in &mut session.stages {
-                stage.identity.insert_str(0, "new-");
-            }
-        })
-    }
-
-    /// Adds a variant `name`, with the rows of another variant but its pairs.
-    pub fn with_variant(mut self, model: &str, name: &str) -> Self {
-        let subject_of_model = subject(model);
-        let stage = stage_mut(&mut self.session, &subject_of_model);
-        let mut variant = stage.variant(subject_of_model.name()).unwrap().clone();
-        variant.name = name.into();
-        stage.variants.push(variant);
-        let rows: Vec<Row> = self.table.about(&subject_of_model).cloned().collect();
-        for mut row in rows {
-            if row.base().is_none() {
-                row.subject = Subject::variant(subject_of_model.stage(), name);
-                self.append(row);
-            }
-        }
-        self
-    }
-
-    /// Removes a variant, which the device refuses.
-    pub fn without_variant(self, name: &str) -> Self {
-        let refused = subject(name);
-        let remaining = self.without(|row| row.subject == refused);
-        remaining.changed(|session| {
-            let stage = stage_mut(session, &refused);
-            let reason = (refused.name().into(), "too large".into());
-            stage
-                .variants
-                .retain(|variant| variant.name != refused.name());
-            stage.refused.push(reason);
-        })
-    }
-}
-
-fn stage_mut<'a>(session: &'a mut Session, subject: &Subject) -> &'a mut StageMeta {
-    let mut stages = session.stages.iter_mut();
-    let stage = stages.find(|stage| stage.id == subject.stage());
-    stage.expect("a stage of the ladder")
 }
 
 /// Changes what a session was asked for and where it ran.
@@ -402,16 +288,6 @@ fn change_sources_since(session: &mut Session, words: &Words<'_>) -> bool {
     true
 }
 
-/// Records that a claim is refuted, on one GPU model or on all.
-fn refute(stage: &mut StageMeta, claim: usize, gpu: Option<String>) {
-    stage.negatives.push(Negative {
-        claim: stage.claims[claim].id(),
-        gpu,
-        measured: String::new(),
-        why: "it waits".into(),
-    });
-}
-
 /// Adds a case of each variant, which these do not support.
 fn unsupported(mut run: Run, variants: &[&str]) -> Run {
     for (short, _) in SHORT {
@@ -439,16 +315,6 @@ pub fn view(line: &str) -> (Vec<StageMeta>, Table) {
     (run(sources).session.stages, table_of_sessions(&runs))
 }
 
-fn metric(name: &str) -> Option<Metric> {
-    let mut all = Metric::ALL.iter().copied();
-    all.find(|metric| metric.name() == name)
-}
-
-fn subject(name: &str) -> Subject {
-    let view = SHORT.iter().find(|(short, _)| *short == name);
-    view.map_or(name, |(_, full)| full).into()
-}
-
 /// Returns whether a row has all of these words, and none of those with a `!` before them.
 fn has(row: &Row, words: &[&str]) -> bool {
     let subject = &row.subject;
@@ -472,116 +338,4 @@ fn has(row: &Row, words: &[&str]) -> bool {
         Some(unwanted) => !own.contains(&unwanted),
         None => own.contains(word),
     })
-}
-
-/// Reads a row in words, by the columns that a file has of it.
-pub fn row(text: &str) -> Row {
-    let mut parts = text.split('|').map(str::trim);
-    let mut part = || parts.next().expect("subject | place | source");
-    let (name, place, source_and_base) = (part(), part(), part());
-    let mut columns = place_columns(place);
-    columns.insert("subject".into(), subject(name).as_str().into());
-    let mut arms = source_and_base.split_whitespace();
-    columns.insert("by".into(), arms.next().expect("a source").into());
-    if let Some(base) = arms.next() {
-        columns.insert("against".into(), subject(base).as_str().into());
-    }
-    let mut row: Row = serde_json::from_value(columns.into()).expect(text);
-    parts.for_each(|change| set(&mut row, change));
-    row
-}
-
-/// Returns the candidate of `GATES; ROW; …`: the gates over all cases, and what was timed.
-pub fn candidate(line: &str) -> Candidate {
-    let mut parts = line.split("; ");
-    let gates = parts.next().unwrap();
-    let mut candidate = Candidate {
-        device: GPU.into(),
-        summary: row(&format!("mine.py:attention | all | peers | {gates}")),
-        cases: vec![],
-        timed: Table::default(),
-        is_interrupted: false,
-    };
-    parts.for_each(|timed| candidate.add(row(timed)));
-    candidate
-}
-
-/// Returns the columns of a place, which is written as pages show it.
-fn place_columns(text: &str) -> Map<String, Value> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let columns = match words[..] {
-        ["all"] => json!({}),
-        [":", ..] => json!({"item": words[1..].join(" ")}),
-        [dtype, dim @ ("d64" | "d128")] => {
-            json!({"dtype": dtype, "head_dim": dim[1..].parse::<usize>().unwrap()})
-        }
-        [dtype, dim @ ("d64" | "d128"), arch] => {
-            let head_dim: usize = dim[1..].parse().unwrap();
-            json!({"dtype": dtype, "head_dim": head_dim, "arch": arch})
-        }
-        [shape, dtype, mask] => json!({"shape": shape, "dtype": dtype, "mask": mask}),
-        [shape, dtype, mask, input] => {
-            json!({"shape": shape, "dtype": dtype, "mask": mask, "input": input})
-        }
-        _ => panic!("no place: {text}"),
-    };
-    columns.as_object().expect("columns").clone()
-}
-
-fn value<T: DeserializeOwned>(name: &str) -> Option<T> {
-    serde_json::from_value(name.into()).ok()
-}
-
-/// Sets a column: `C3 fail too large`, `p50 5 4.9 5.1`, `note words`; `none` takes it away.
-pub fn set(row: &mut Row, change: &str) {
-    let (column, text) = change.split_once(' ').expect("COLUMN VALUE");
-    let value = match text {
-        "none" => None,
-        _ => Some(text.to_string()),
-    };
-    if let Ok(gate) = column.parse::<GateId>() {
-        set_verdict(row, gate, text);
-        return;
-    }
-    match (column, metric(column)) {
-        ("under", _) => row.conditions = value,
-        ("note", _) => row.note = value,
-        ("code", _) => row.code = value,
-        ("identity", _) => row.identity = value,
-        ("session", _) => row.session = text.into(),
-        (_, Some(metric)) => {
-            row.figures.remove(&metric);
-            if value.is_some() {
-                row.figures.insert(metric, figure(text));
-            }
-        }
-        _ => panic!("no column: {column}"),
-    }
-}
-
-fn set_verdict(row: &mut Row, gate: GateId, text: &str) {
-    let (word, words_after) = text.split_once(' ').unwrap_or((text, ""));
-    row.verdicts.remove(&gate);
-    let Some(verdict) = value::<Verdict>(word) else {
-        return;
-    };
-    let reason = match verdict {
-        Verdict::Pass => "",
-        _ if words_after.is_empty() => "too large",
-        _ => words_after,
-    };
-    row.verdicts.insert(gate, Judged::new(verdict, reason));
-}
-
-/// Reads `5`, or with an interval `5 4.9 5.1`.
-fn figure(text: &str) -> Figure {
-    let numbers: Vec<f64> = text
-        .split_whitespace()
-        .map(|word| word.parse().unwrap())
-        .collect();
-    match numbers[..] {
-        [value] => value.into(),
-        [value, low, high] => (value, low, high).into(),
-        _ => panic!("no figure: {text}"),
-    }
 }
