@@ -279,6 +279,11 @@ pub fn suppressed() -> Suppressed {
     }
 }
 
+/// Returns the kind of the rows of the sites of [`suppressed`].
+pub fn site() -> Kind {
+    Kind::Site("__syncthreads stage0-scalar/kernel.cu:159".into())
+}
+
 /// Returns one case of a variant on `mission`; `broken` fails.
 pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> Row {
     let judge = |gate| {

@@ -18,8 +18,7 @@ pub fn per_sm(table: &Table, row: &Row, occupancy: f64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario::row;
-    use crate::testing::table;
+    use crate::testing::{row, table};
 
     #[test]
     fn an_occupancy_is_a_number_of_blocks_where_threads_and_architecture_are_known() {

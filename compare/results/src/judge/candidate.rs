@@ -113,76 +113,77 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario::{candidate, each_case, row};
+    use crate::testing::{candidate, row};
 
     const GREEN: &str = "C1 pass | C2 pass | C3 pass | C5 pass | C6 pass";
 
-    fn with_times(gates: &str, times: &[String]) -> Candidate {
-        let mut timed = candidate(gates);
-        for time in times {
-            timed.add(row(time));
-        }
+    /// Returns a candidate that passes all gates over its cases, with a time that says this of its
+    /// output.
+    fn with_time(verdict: &str) -> Candidate {
+        let time = format!("mine.py:attention | mission f16 full | peers | p50 20 | {verdict}");
+        let mut timed = candidate(GREEN);
+        timed.add(row(&time));
         timed
     }
 
-    /// Outputs that were timed count, too; those of a wrong rival do not.
+    #[track_caller]
+    fn assert_exit(candidate: &Candidate, exit: Exit, failures: &[&str]) {
+        assert_eq!(candidate.exit(), exit);
+        assert_eq!(Vec::from_iter(candidate.failures()), failures);
+    }
+
     #[test]
-    fn every_needed_gate_must_pass_and_none_may_fail() {
-        let own = "mine.py:attention | mission f16 full | peers | p50 20";
-        let rival = "torch-flash | mission f16 full | peers | p50 20";
-        let without_c1 = "C2 pass | C3 pass | C5 pass | C6 pass";
-        let fails_c2 = "C1 pass | C2 fail first | C3 pass | C5 pass | C6 pass";
-        let cases = [
-            ("all gates that are needed pass", candidate(GREEN)),
-            ("C1 has no verdict", candidate(without_c1)),
-            ("no gate has a verdict", candidate("note none")),
-            (
-                "a gate that is not needed fails",
-                candidate(&format!("{GREEN} | C4 fail off")),
-            ),
-            (
-                "the timed output fails C2",
-                with_times(GREEN, &[format!("{own} | C2 fail off")]),
-            ),
-            (
-                "both a case and the timed output fail C2",
-                with_times(fails_c2, &[format!("{own} | C2 fail off")]),
-            ),
-            (
-                "the time is below the speed of light",
-                with_times(GREEN, &[format!("{own} | L1 fail off")]),
-            ),
-            (
-                "the timed output of a rival fails C2",
-                with_times(GREEN, &[own.to_string(), format!("{rival} | C2 fail off")]),
-            ),
-        ];
-        let answers = each_case(cases, |candidate| {
-            let failures: Vec<String> = candidate.failures().collect();
-            format!("{:?}\n{}", candidate.exit(), failures.join("\n"))
-        });
-        insta::assert_snapshot!(answers, @"
-    all gates that are needed pass
-        Pass
-    C1 has no verdict
-        Inconclusive
-    no gate has a verdict
-        Inconclusive
-    a gate that is not needed fails
-        Fail
-        FAIL C4 of mine.py:attention: off
-    the timed output fails C2
-        Fail
-        FAIL C2 of mine.py:attention: mission f16 full as timed: off
-    both a case and the timed output fail C2
-        Fail
-        FAIL C2 of mine.py:attention: first
-    the time is below the speed of light
-        Fail
-        FAIL L1 of mine.py:attention: mission f16 full as timed: off
-    the timed output of a rival fails C2
-        Pass
-    ");
+    fn a_candidate_that_passes_all_gates_passes() {
+        assert_exit(&candidate(GREEN), Exit::Pass, &[]);
+    }
+
+    #[test]
+    fn a_candidate_without_one_needed_gate_is_undecided() {
+        let without_c1 = candidate("C2 pass | C3 pass | C5 pass | C6 pass");
+        assert_exit(&without_c1, Exit::Inconclusive, &[]);
+    }
+
+    #[test]
+    fn a_candidate_without_gates_is_undecided() {
+        assert_exit(&candidate("note none"), Exit::Inconclusive, &[]);
+    }
+
+    #[test]
+    fn a_gate_that_is_not_needed_fails_a_candidate() {
+        let failed = candidate(&format!("{GREEN} | C4 fail off"));
+        let expected = "FAIL C4 of mine.py:attention: off";
+        assert_exit(&failed, Exit::Fail, &[expected]);
+    }
+
+    #[test]
+    fn a_timed_output_that_is_wrong_fails_a_candidate() {
+        let expected = "FAIL C2 of mine.py:attention: mission f16 full as timed: off";
+        assert_exit(&with_time("C2 fail off"), Exit::Fail, &[expected]);
+    }
+
+    #[test]
+    fn a_gate_that_a_case_and_the_timed_output_fail_is_said_once() {
+        let mut failed = candidate("C1 pass | C2 fail first | C3 pass | C5 pass | C6 pass");
+        failed.add(row(
+            "mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off",
+        ));
+        let expected = "FAIL C2 of mine.py:attention: first";
+        assert_exit(&failed, Exit::Fail, &[expected]);
+    }
+
+    #[test]
+    fn a_time_below_the_speed_of_light_fails_a_candidate() {
+        let expected = "FAIL L1 of mine.py:attention: mission f16 full as timed: off";
+        assert_exit(&with_time("L1 fail off"), Exit::Fail, &[expected]);
+    }
+
+    #[test]
+    fn a_rival_that_is_wrong_leaves_a_candidate() {
+        let mut timed = with_time("note right");
+        timed.add(row(
+            "torch-flash | mission f16 full | peers | p50 20 | C2 fail off",
+        ));
+        assert_exit(&timed, Exit::Pass, &[]);
     }
 
     #[test]

@@ -90,7 +90,8 @@ impl Drift {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario::{each, row, set};
+    use crate::table::Row;
+    use crate::testing::row;
 
     #[test]
     fn the_median_is_the_shift_and_outliers_do_not_widen_the_spread() {
@@ -117,50 +118,68 @@ mod tests {
         assert_eq!(of_thirty.spread, 0.1_f64.exp() - 1.0);
     }
 
+    /// Returns a time of one session, at 1980 MHz.
+    fn before() -> Row {
+        time().figure(Metric::SmMhz, 1980.0)
+    }
+
+    /// Returns a time without a clock.
+    fn time() -> Row {
+        row("s/v | mission f16 full | gpu | under warm L2 | p50 2 | identity this | session 1")
+    }
+
+    /// Returns a time of another session.
+    fn later() -> Row {
+        Row {
+            session: "2".into(),
+            ..time()
+        }
+    }
+
+    /// Returns the number of controls in time and in cycles between [`before`] and this.
+    fn controls(now: Row) -> [usize; 2] {
+        let tables = [before(), now].map(|row| {
+            let mut table = Table::default();
+            table.append(row);
+            table
+        });
+        [p50, cycles].map(|cost| Drift::between(&tables[0], &tables[1], cost).kernels)
+    }
+
     #[test]
-    fn the_control_is_the_same_kernel_in_another_session_under_the_same_conditions() {
-        let answers = each(
-            "session 2
-            session 2 | sm_mhz 1886
-            session 1
-            session 2 | under cold L2
-            session 2 | under warm L2, sustained
-            session 2 | identity other
-            session 2 | p50 NaN",
-            |line| {
-                let tables = ["session 1 | sm_mhz 1980", line].map(|changes| {
-                    let mut row =
-                        row("s/v | mission f16 full | gpu | under warm L2 | p50 2 | identity this");
-                    changes
-                        .split(" | ")
-                        .for_each(|change| set(&mut row, change));
-                    let mut table = Table::default();
-                    table.append(row);
-                    table
-                });
-                let [in_time, in_cycles] =
-                    [p50, cycles].map(|cost| Drift::between(&tables[0], &tables[1], cost));
-                format!(
-                    "{} in time, {} in cycles",
-                    in_time.kernels, in_cycles.kernels
-                )
-            },
-        );
-        insta::assert_snapshot!(answers, @"
-    session 2
-        1 in time, 0 in cycles
-    session 2 | sm_mhz 1886
-        1 in time, 1 in cycles
-    session 1
-        0 in time, 0 in cycles
-    session 2 | under cold L2
-        0 in time, 0 in cycles
-    session 2 | under warm L2, sustained
-        0 in time, 0 in cycles
-    session 2 | identity other
-        0 in time, 0 in cycles
-    session 2 | p50 NaN
-        0 in time, 0 in cycles
-    ");
+    fn the_same_kernel_in_another_session_is_a_control() {
+        let clocked = later().figure(Metric::SmMhz, 1886.0);
+        assert_eq!(controls(clocked), [1, 1]);
+    }
+
+    #[test]
+    fn a_kernel_without_a_clock_is_no_control_in_cycles() {
+        assert_eq!(controls(later()), [1, 0]);
+    }
+
+    #[test]
+    fn a_kernel_in_the_same_session_is_no_control() {
+        assert_eq!(controls(time()), [0, 0]);
+    }
+
+    #[test]
+    fn a_kernel_under_other_conditions_is_no_control() {
+        for conditions in ["cold L2", "warm L2, sustained"] {
+            assert_eq!(controls(later().conditions(conditions)), [0, 0]);
+        }
+    }
+
+    #[test]
+    fn another_kernel_is_no_control() {
+        let other = Row {
+            identity: Some("other".into()),
+            ..later()
+        };
+        assert_eq!(controls(other), [0, 0]);
+    }
+
+    #[test]
+    fn a_time_that_is_no_number_is_no_control() {
+        assert_eq!(controls(later().figure(Metric::P50, f64::NAN)), [0, 0]);
     }
 }

@@ -208,7 +208,11 @@ pub fn number(stage: &str) -> &str {
 mod tests {
     use super::*;
     use crate::judge::verdict::report;
-    use crate::testing::scenario::{self, each};
+    use crate::table::Run;
+    use crate::testing::{
+        PeerArm, SCALAR, US, WMMA, emulated, pair_with, table_of_sessions, timed,
+    };
+    use common::metric::Metric;
     use common::problem::{Dtype, Mask, Problem, parse_shape};
 
     fn place(shape: &str, mask: Mask) -> ProblemPlace {
@@ -234,19 +238,43 @@ mod tests {
         );
     }
 
+    /// Returns what is to be done after one session.
+    fn actions_after(sources: &Run, session: Run) -> String {
+        let table = table_of_sessions(&[session]);
+        let report = report(View::committed(&sources.session.stages, &table));
+        joined(actions(&report.view, &report.missing, &report.claims), "\n")
+    }
+
     #[test]
-    fn each_gap_of_a_table_has_the_command_that_measures_it() {
-        let actions = |line: &str| {
-            let (stages, table) = scenario::view(line);
-            let report = report(View::committed(&stages, &table));
-            joined(actions(&report.view, &report.missing, &report.claims), "\n")
-        };
-        insta::assert_snapshot!(each(
-            "timed; clean
-            timed; clean @ emulated; identity 1 new
-            timed; clean; wmma mission gpu pair: noise 0.5
-            timed; clean; peers mission 10 torch-default 15",
-            actions,
-        ));
+    fn a_whole_table_leaves_nothing_to_be_measured() {
+        let session = timed(US).clean();
+        assert_eq!(actions_after(&emulated(), session), "");
+    }
+
+    #[test]
+    fn figures_of_a_stage_that_has_changed_are_measured_again() {
+        let session = timed(US).clean();
+        insta::assert_snapshot!(actions_after(&emulated().with_identity(1, "new"), session), @"
+        Measure the 2 figures that are stale again: `compare --full --stages 1 --shapes mission`, then `compare accept`.
+        ");
+    }
+
+    #[test]
+    fn a_claim_that_noise_hides_is_measured_again() {
+        let session = timed(US)
+            .clean()
+            .with_figure(WMMA, pair_with(SCALAR), Metric::Noise, 0.5);
+        insta::assert_snapshot!(actions_after(&emulated(), session), @"
+        Decide claims over other stages with more samples: `compare --full --iters 500 --stages 0 --shapes mission`.
+        ");
+    }
+
+    #[test]
+    fn a_table_with_peers_leaves_nothing_to_be_measured() {
+        let session =
+            timed(US)
+                .clean()
+                .peers("mission", 10.0, &[PeerArm::right("torch-default", 15.0)]);
+        assert_eq!(actions_after(&emulated(), session), "");
     }
 }

@@ -27,33 +27,41 @@ fn judged_claims(results: &Results, gpu: &str, stages: &[StageMeta]) -> usize {
 mod tests {
     use super::*;
     use crate::table::Run;
-    use crate::testing::scenario::run;
-    use crate::testing::table;
+    use crate::testing::{CPASYNC, PeerArm, US, ladder, table_of_sessions, timed};
 
     /// Returns the tables of two GPU models.
-    fn of_two(h200: &str, l4: &str) -> Results {
+    fn results_of_two(h200: Run, l4: Run) -> Results {
         let mut results = Results::default();
-        for (name, words) in [("nvidia-h200", h200), ("nvidia-l4", l4)] {
-            let measured: Run = run(words).named("1");
-            results.gpus.insert(name.into(), table(&[measured]));
+        for (name, run) in [("nvidia-h200", h200), ("nvidia-l4", l4)] {
+            results.gpus.insert(name.into(), table_of_sessions(&[run]));
         }
         results
     }
 
+    /// Returns a run that has more rows and no claim of speed judged.
+    fn without_pairs() -> Run {
+        timed(US)
+            .clean()
+            .peers("mission", 10.0, &[PeerArm::right("torch-flash", 16.0)])
+            .without_pairs()
+    }
+
     #[test]
-    fn it_has_most_claims_judged_though_another_has_more_rows() {
-        let stages = run("timed").session.stages;
-        let without_pairs = "timed; clean; peers mission 10 torch-flash 16; - pair";
-        let first_lacks_pairs = of_two(without_pairs, "timed");
-        assert_eq!(main_gpu(&first_lacks_pairs, &stages), Some("nvidia-l4"));
-        let second_lacks_pairs = of_two("timed", without_pairs);
-        assert_eq!(main_gpu(&second_lacks_pairs, &stages), Some("nvidia-h200"));
+    fn it_has_most_claims_judged_though_the_first_has_more_rows() {
+        let results = results_of_two(without_pairs(), timed(US));
+        assert_eq!(main_gpu(&results, &ladder()), Some("nvidia-l4"));
+    }
+
+    #[test]
+    fn it_has_most_claims_judged_though_the_second_has_more_rows() {
+        let results = results_of_two(timed(US), without_pairs());
+        assert_eq!(main_gpu(&results, &ladder()), Some("nvidia-h200"));
     }
 
     #[test]
     fn claims_of_former_kernels_do_not_count() {
-        let stages = run("timed; rebuilt").session.stages;
-        let results = of_two("timed", "timed; rebuilt; - cpasync");
+        let stages = timed(US).rebuilt().session.stages;
+        let results = results_of_two(timed(US), timed(US).rebuilt().without_subject(CPASYNC));
         assert_eq!(main_gpu(&results, &stages), Some("nvidia-l4"));
     }
 

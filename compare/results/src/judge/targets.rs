@@ -89,54 +89,67 @@ fn fastest_peer(view: &View<'_>, problem: &ProblemPlace) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::judge::claims::claims;
-    use crate::judge::list::joined;
-    use crate::testing::scenario::{self, each};
-    use crate::testing::{US, timed};
+    use crate::table::Run;
+    use crate::testing::{PeerArm, US, WMMA, timed};
 
-    /// Asks about stage 1's claim to be 1.1 times as fast as stage 0, which takes 20 µs.
+    /// Returns the times that the second stage claims, 1.1 times as fast as the first, which takes
+    /// 20 µs, and whether a goal is reached.
+    fn goals(run: &Run) -> Vec<String> {
+        let view = View::alone(run);
+        let claims = claims(&view);
+        let second = claims
+            .iter()
+            .filter(|claimed| claimed.stage == "stage1-cpasync");
+        let mut goals = Vec::new();
+        for target in targets(&view, second, None) {
+            let (us, is_reached) = (target.claimed_us(), target.is_reached());
+            goals.push(format!("{us:.1} µs, reached: {is_reached:?}"));
+        }
+        goals
+    }
+
+    /// Returns a run in which the second stage takes 15 µs beside a peer.
+    fn beside(peer: PeerArm<'_>) -> Run {
+        timed(US).peers("mission", 15.0, &[peer])
+    }
+
     #[test]
-    fn a_claim_is_a_time_and_a_goal_needs_a_base() {
-        let answers = each(
-            "timed
-            timed; peers mission 15 torch-flash 18.5
-            timed; peers mission 15 torch-flash 16
-            timed; peers mission 15 torch-flash 16!
-            timed; - wmma",
-            |words| {
-                let run = scenario::run(words);
-                let view = View::alone(&run);
-                let claims = claims(&view);
-                let of_last = claims
-                    .iter()
-                    .filter(|claimed| claimed.stage == "stage1-cpasync");
-                let targets = targets(&view, of_last, None);
-                let lines = targets.iter().map(|target| {
-                    let (us, is_reached) = (target.claimed_us(), target.is_reached());
-                    format!("{us:.1} µs, reached: {is_reached:?}")
-                });
-                joined(lines, "\n")
-            },
-        );
-        insta::assert_snapshot!(answers, @"
-        timed
-            18.2 µs, reached: None
-        timed; peers mission 15 torch-flash 18.5
-            18.2 µs, reached: Some(true)
-        timed; peers mission 15 torch-flash 16
-            18.2 µs, reached: Some(false)
-        timed; peers mission 15 torch-flash 16!
-            18.2 µs, reached: None
-        timed; - wmma
-            -
-        ");
+    fn a_claim_is_a_time_without_a_peer() {
+        assert_eq!(goals(&timed(US)), ["18.2 µs, reached: None"]);
+    }
+
+    #[test]
+    fn a_goal_is_reached_beside_a_slow_peer() {
+        let run = beside(PeerArm::right("torch-flash", 18.5));
+        assert_eq!(goals(&run), ["18.2 µs, reached: Some(true)"]);
+    }
+
+    #[test]
+    fn a_goal_is_not_reached_beside_a_fast_peer() {
+        let run = beside(PeerArm::right("torch-flash", 16.0));
+        assert_eq!(goals(&run), ["18.2 µs, reached: Some(false)"]);
+    }
+
+    #[test]
+    fn a_wrong_peer_sets_no_goal() {
+        let run = beside(PeerArm::wrong("torch-flash", 16.0));
+        assert_eq!(goals(&run), ["18.2 µs, reached: None"]);
+    }
+
+    #[test]
+    fn a_claim_without_a_time_of_its_base_is_no_time() {
+        assert!(goals(&timed(US).without_subject(WMMA)).is_empty());
+    }
+
+    #[test]
+    fn a_given_time_says_what_the_base_may_take() {
         let run = timed(US);
         let view = View::alone(&run);
         let claims = claims(&view);
         let asked = targets(&view, &claims, Some(10.0));
-        assert!(
-            asked
-                .iter()
-                .all(|target| target.needed_base_us() == Some(10.0 * target.at_least))
-        );
+        assert!(!asked.is_empty());
+        for target in asked {
+            assert_eq!(target.needed_base_us(), Some(10.0 * target.at_least));
+        }
     }
 }

@@ -1,9 +1,12 @@
 use super::*;
 use crate::judge::verdict;
-use crate::table::Run;
-use crate::testing::scenario::{self, each, run};
-use crate::testing::{CPASYNC, US, WMMA, emulated, instances, table, timed};
+use crate::table::{Kind, Run, Table};
+use crate::testing::{
+    CPASYNC, IN_EMULATOR, ON_GPU, SCALAR, US, WMMA, counters, emulated, instances, ladder, latency,
+    row, site, table_of_sessions, timed,
+};
 use common::faults::{Caught, Fault};
+use common::suppression::Suppressed;
 
 fn states(view: &View<'_>) -> String {
     let mut states = Vec::new();
@@ -35,148 +38,255 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
     for gate in [C1, C2, C3, C4, C5, C6, C8, B1] {
         let may_lack = matches!(gate, C4 | C8 | B1);
         for (verdict, expected) in [
-            ("pass", true),
-            ("fail", false),
-            ("ambiguous", false),
-            ("no_data", may_lack),
-            ("none", may_lack),
+            (Verdict::Pass, true),
+            (Verdict::Fail, false),
+            (Verdict::Ambiguous, false),
+            (Verdict::NoData, may_lack),
         ] {
-            let run = run(&format!("emulated; wmma all: {gate} {verdict}"));
+            let run = emulated().with_gate(WMMA, IN_EMULATOR, gate, verdict);
             assert_eq!(green(&run, WMMA), expected, "{gate} {verdict}");
         }
+        let unjudged = emulated().without_gate(WMMA, IN_EMULATOR, gate);
+        assert_eq!(green(&unjudged, WMMA), may_lack, "{gate}");
     }
-    // Only where there is a hazard does H1 take anything away, whichever row has it.
-    let answers = each(
-        "wmma all: cases_failed 1
-        - all
-        wmma all: H1 pass
-        wmma all: H1 no_data
-        wmma mission emulator: H1 fail race",
-        |line| {
-            let run = run(&format!("emulated; {line}"));
-            format!("{} {}", green(&run, WMMA), green(&run, CPASYNC))
-        },
-    );
-    insta::assert_snapshot!(answers, @"
-    wmma all: cases_failed 1
-        false true
-    - all
-        false false
-    wmma all: H1 pass
-        true true
-    wmma all: H1 no_data
-        true true
-    wmma mission emulator: H1 fail race
-        false true
+}
+
+#[test]
+fn a_variant_with_a_case_that_failed_is_not_green() {
+    let run = emulated().with_figure(WMMA, IN_EMULATOR, Metric::CasesFailed, 1.0);
+    assert!(!green(&run, WMMA));
+    assert!(green(&run, CPASYNC));
+}
+
+#[test]
+fn a_variant_that_was_not_checked_is_not_green() {
+    let run = emulated().without_checks();
+    assert!(!green(&run, WMMA));
+    assert!(!green(&run, CPASYNC));
+}
+
+#[test]
+fn a_variant_without_a_hazard_is_green() {
+    for verdict in [Verdict::Pass, Verdict::NoData] {
+        let run = emulated().with_gate(WMMA, IN_EMULATOR, GateId::H1, verdict);
+        assert!(green(&run, WMMA) && green(&run, CPASYNC), "{verdict}");
+    }
+}
+
+#[test]
+fn a_variant_with_a_hazard_in_any_row_is_not_green() {
+    let run = emulated().with_failure(WMMA, counters(), GateId::H1, "race");
+    assert!(!green(&run, WMMA));
+    assert!(green(&run, CPASYNC));
+}
+
+/// Returns how a run ends: whole, and where flags selected its stages.
+fn whole_and_selected(run: &Run) -> String {
+    let selected = run.clone().of_stages(&["0", "1"]);
+    format!("{}\nselected {}", ends(run), ends(&selected))
+}
+
+#[test]
+fn a_variant_that_passes_all_gates_is_green() {
+    let run = emulated();
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    0 PASS: Green, Green, Green
+    selected 0 PASS: Green, Green, Green
     ");
 }
 
-/// Whole, and where flags selected cases. Rows that were lost or never written leave NO DATA; a
-/// variant whose other cases are refused may lack C4 and no other gate; what could not be launched
-/// is no problem that it does not support.
 #[test]
-fn each_state_has_its_cause_and_its_end() {
-    let answers = each(
-        "emulated
-        timed; built 96 0; measurable R1
-        emulated; wmma all: C3 fail
-        timed; built 96 8; measurable R1
-        emulated; measurable B1; scalar all: B1 pass; cpasync all: B1 pass
-        emulated; wmma all: C5 none
-        emulated; wmma all: C4 none
-        emulated; wmma all: C4 none | cases 1 | cases_unsupported 1
-        emulated; wmma all: C5 none | cases 1 | cases_unsupported 1
-        emulated; wmma all: cases 0 | cases_unsupported 2
-        emulated; wmma all: cases 0 | cases_unsupported 2 | cases_failed 1 | C1 fail
-        emulated; - wmma all
-        emulated; - wmma all; tier 0
-        emulated; - all; tier 0
-        emulated; wmma all: cases 0",
-        |line| {
-            let selected = run(&format!("{line}; stages 0 1"));
-            format!("{}\nselected {}", ends(&run(line)), ends(&selected))
-        },
-    );
-    insta::assert_snapshot!(answers, @r#"
-    emulated
-        0 PASS: Green, Green, Green
-        selected 0 PASS: Green, Green, Green
-    timed; built 96 0; measurable R1
-        0 PASS: Green, Green, Green
-        selected 0 PASS: Green, Green, Green
-    emulated; wmma all: C3 fail
-        1 FAIL: Green, Failed([C3]), Green
-        selected 1 FAIL: Green, Failed([C3]), Green
-    timed; built 96 8; measurable R1
-        1 FAIL: Failed([R1]), Failed([R1]), Failed([R1])
-        selected 1 FAIL: Failed([R1]), Failed([R1]), Failed([R1])
-    emulated; measurable B1; scalar all: B1 pass; cpasync all: B1 pass
-        3 NOT MEASURED: Green, NoData([B1]), Green
-        selected 0 PASS: Green, Green, Green
-    emulated; wmma all: C5 none
-        3 NOT MEASURED: Green, NoData([C5]), Green
-        selected 0 PASS: Green, Green, Green
-    emulated; wmma all: C4 none
-        3 NOT MEASURED: Green, NoData([C4]), Green
-        selected 0 PASS: Green, Green, Green
-    emulated; wmma all: C4 none | cases 1 | cases_unsupported 1
-        0 PASS: Green, Green, Green
-        selected 0 PASS: Green, Green, Green
-    emulated; wmma all: C5 none | cases 1 | cases_unsupported 1
-        3 NOT MEASURED: Green, NoData([C5]), Green
-        selected 0 PASS: Green, Green, Green
-    emulated; wmma all: cases 0 | cases_unsupported 2
-        0 PASS: Green, NotRun("it supports none of these problems"), Green
-        selected 0 PASS: Green, NotRun("it supports none of these problems"), Green
-    emulated; wmma all: cases 0 | cases_unsupported 2 | cases_failed 1 | C1 fail
-        1 FAIL: Green, Failed([C1]), Green
-        selected 1 FAIL: Green, Failed([C1]), Green
-    emulated; - wmma all
-        3 NOT MEASURED: Green, NoData([]), Green
-        selected 0 PASS: Green, NotRun("not selected"), Green
-    emulated; - wmma all; tier 0
-        0 PASS: Green, NotRun("not in tier T0"), Green
-        selected 0 PASS: Green, NotRun("not selected"), Green
-    emulated; - all; tier 0
-        3 NOT MEASURED: NotRun("not in tier T0"), NotRun("not in tier T0"), NotRun("not in tier T0")
-        selected 3 NOT MEASURED: NotRun("not selected"), NotRun("not selected"), NotRun("not selected")
-    emulated; wmma all: cases 0
-        3 NOT MEASURED: Green, NoData([]), Green
-        selected 3 NOT MEASURED: Green, NoData([]), Green
+fn a_variant_of_a_built_and_timed_run_is_green() {
+    let run = timed(US)
+        .built_throughout(96, 0)
+        .with_measurable(GateId::R1);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    0 PASS: Green, Green, Green
+    selected 0 PASS: Green, Green, Green
+    ");
+}
+
+#[test]
+fn a_variant_that_fails_a_gate_has_failed() {
+    let run = emulated().with_gate(WMMA, IN_EMULATOR, GateId::C3, Verdict::Fail);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    1 FAIL: Green, Failed([C3]), Green
+    selected 1 FAIL: Green, Failed([C3]), Green
+    ");
+}
+
+#[test]
+fn variants_that_spill_have_failed() {
+    let run = timed(US)
+        .built_throughout(96, 8)
+        .with_measurable(GateId::R1);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    1 FAIL: Failed([R1]), Failed([R1]), Failed([R1])
+    selected 1 FAIL: Failed([R1]), Failed([R1]), Failed([R1])
+    ");
+}
+
+#[test]
+fn a_variant_without_a_gate_that_can_be_measured_has_no_data() {
+    let run = emulated()
+        .with_measurable(GateId::B1)
+        .with_gate(SCALAR, IN_EMULATOR, GateId::B1, Verdict::Pass)
+        .with_gate(CPASYNC, IN_EMULATOR, GateId::B1, Verdict::Pass);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    3 NOT MEASURED: Green, NoData([B1]), Green
+    selected 0 PASS: Green, Green, Green
+    ");
+}
+
+#[test]
+fn a_variant_without_c5_has_no_data() {
+    let run = emulated().without_gate(WMMA, IN_EMULATOR, GateId::C5);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    3 NOT MEASURED: Green, NoData([C5]), Green
+    selected 0 PASS: Green, Green, Green
+    ");
+}
+
+#[test]
+fn a_variant_without_c4_has_no_data() {
+    let run = emulated().without_gate(WMMA, IN_EMULATOR, GateId::C4);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    3 NOT MEASURED: Green, NoData([C4]), Green
+    selected 0 PASS: Green, Green, Green
+    ");
+}
+
+#[test]
+fn a_variant_whose_other_cases_are_refused_may_lack_c4() {
+    let run = emulated()
+        .without_gate(WMMA, IN_EMULATOR, GateId::C4)
+        .with_figure(WMMA, IN_EMULATOR, Metric::Cases, 1.0)
+        .with_figure(WMMA, IN_EMULATOR, Metric::CasesUnsupported, 1.0);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    0 PASS: Green, Green, Green
+    selected 0 PASS: Green, Green, Green
+    ");
+}
+
+#[test]
+fn a_variant_whose_other_cases_are_refused_may_not_lack_c5() {
+    let run = emulated()
+        .without_gate(WMMA, IN_EMULATOR, GateId::C5)
+        .with_figure(WMMA, IN_EMULATOR, Metric::Cases, 1.0)
+        .with_figure(WMMA, IN_EMULATOR, Metric::CasesUnsupported, 1.0);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    3 NOT MEASURED: Green, NoData([C5]), Green
+    selected 0 PASS: Green, Green, Green
+    ");
+}
+
+#[test]
+fn a_variant_that_supports_no_problem_did_not_run() {
+    let run = emulated()
+        .with_figure(WMMA, IN_EMULATOR, Metric::Cases, 0.0)
+        .with_figure(WMMA, IN_EMULATOR, Metric::CasesUnsupported, 2.0);
+    insta::assert_snapshot!(whole_and_selected(&run), @r#"
+    0 PASS: Green, NotRun("it supports none of these problems"), Green
+    selected 0 PASS: Green, NotRun("it supports none of these problems"), Green
     "#);
-    // A run is judged by itself, a table by what it has.
+}
+
+#[test]
+fn a_variant_that_could_not_be_launched_has_failed() {
+    let run = emulated()
+        .with_figure(WMMA, IN_EMULATOR, Metric::Cases, 0.0)
+        .with_figure(WMMA, IN_EMULATOR, Metric::CasesUnsupported, 2.0)
+        .with_figure(WMMA, IN_EMULATOR, Metric::CasesFailed, 1.0)
+        .with_gate(WMMA, IN_EMULATOR, GateId::C1, Verdict::Fail);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    1 FAIL: Green, Failed([C1]), Green
+    selected 1 FAIL: Green, Failed([C1]), Green
+    ");
+}
+
+#[test]
+fn a_variant_whose_row_was_lost_has_no_data() {
+    let run = emulated().without_row(WMMA, IN_EMULATOR);
+    insta::assert_snapshot!(whole_and_selected(&run), @r#"
+    3 NOT MEASURED: Green, NoData([]), Green
+    selected 0 PASS: Green, NotRun("not selected"), Green
+    "#);
+}
+
+#[test]
+fn a_variant_that_a_quick_tier_leaves_out_did_not_run() {
+    let run = emulated().without_row(WMMA, IN_EMULATOR).of_tier(Tier::T0);
+    insta::assert_snapshot!(whole_and_selected(&run), @r#"
+    0 PASS: Green, NotRun("not in tier T0"), Green
+    selected 0 PASS: Green, NotRun("not selected"), Green
+    "#);
+}
+
+#[test]
+fn a_run_of_a_quick_tier_without_a_variant_measured_nothing() {
+    let run = emulated().without_checks().of_tier(Tier::T0);
+    insta::assert_snapshot!(whole_and_selected(&run), @r#"
+    3 NOT MEASURED: NotRun("not in tier T0"), NotRun("not in tier T0"), NotRun("not in tier T0")
+    selected 3 NOT MEASURED: NotRun("not selected"), NotRun("not selected"), NotRun("not selected")
+    "#);
+}
+
+#[test]
+fn a_variant_without_cases_has_no_data() {
+    let run = emulated().with_figure(WMMA, IN_EMULATOR, Metric::Cases, 0.0);
+    insta::assert_snapshot!(whole_and_selected(&run), @"
+    3 NOT MEASURED: Green, NoData([]), Green
+    selected 3 NOT MEASURED: Green, NoData([]), Green
+    ");
+}
+
+#[test]
+fn a_run_is_judged_by_itself_and_not_by_the_table() {
     let selected = emulated()
-        .without_rows("wmma all")
+        .without_row(WMMA, IN_EMULATOR)
         .of_stages(&["0"])
         .named("2");
-    let emulated_table = table(&[emulated().named("1")]);
-    let on_table = states(&View::of_run(&selected, &emulated_table));
-    let of_tables = each(
-        "none
-        timed
-        timed @ emulated; identity 0 another",
-        |line| {
-            let (stages, table) = scenario::view(line);
-            states(&View::committed(&stages, &table))
-        },
+    let table = table_of_sessions(&[emulated()]);
+    insta::assert_snapshot!(
+        states(&View::of_run(&selected, &table)),
+        @r#"Green, NotRun("not selected"), Green"#
     );
-    insta::assert_snapshot!(of_tables + &on_table, @r#"
-    none
-        NoData([]), NoData([]), NoData([])
-    timed
-        NoData([B1, R1, C7]), NoData([B1, R1, C7]), NoData([B1, R1, C7])
-    timed @ emulated; identity 0 another
-        Stale, Stale, NoData([B1, R1, C7])
-    Green, NotRun("not selected"), Green
-    "#);
+}
+
+#[test]
+fn variants_of_an_empty_table_have_no_data() {
+    let stages = ladder();
+    insta::assert_snapshot!(
+        states(&View::committed(&stages, &Table::default())),
+        @"NoData([]), NoData([]), NoData([])"
+    );
+}
+
+#[test]
+fn variants_of_a_table_need_all_gates() {
+    let (stages, table) = (ladder(), table_of_sessions(&[timed(US)]));
+    insta::assert_snapshot!(
+        states(&View::committed(&stages, &table)),
+        @"NoData([B1, R1, C7]), NoData([B1, R1, C7]), NoData([B1, R1, C7])"
+    );
+}
+
+#[test]
+fn variants_of_a_table_are_stale_where_their_stage_has_changed() {
+    let stages = emulated().with_identity(0, "another").session.stages;
+    let table = table_of_sessions(&[timed(US)]);
+    insta::assert_snapshot!(
+        states(&View::committed(&stages, &table)),
+        @"Stale, Stale, NoData([B1, R1, C7])"
+    );
 }
 
 #[test]
 fn a_stage_of_e4m3_alone_has_no_c4_in_the_quick_tier_and_needs_it_in_every_other() {
     let state_in = |tier: Tier, dtypes: &[Dtype]| {
         let mut run = emulated()
-            .changed(|session| session.tier = tier)
-            .with_columns("cpasync all", "C4 none");
+            .of_tier(tier)
+            .without_gate(CPASYNC, IN_EMULATOR, GateId::C4);
         run.session.stages[1].variants[0].kernels = instances("cpasync-32x64", dtypes);
         let view = View::alone(&run);
         state(&view, &view.stages[1], &CPASYNC.into())
@@ -187,229 +297,354 @@ fn a_stage_of_e4m3_alone_has_no_c4_in_the_quick_tier_and_needs_it_in_every_other
     assert_eq!(state_in(Tier::T0, &[Dtype::F16, Dtype::E4m3]), lacking);
 }
 
+/// Returns how a run ends in which the sanitizer's tools say this of [`CPASYNC`], with the cases of
+/// gate C7 and its reason.
+fn sanitized(memcheck: Verdict, racecheck: Verdict) -> String {
+    let run = timed(US).clean().sanitized(CPASYNC, [memcheck, racecheck]);
+    let mut gates = gates(&View::alone(&run), &CPASYNC.into());
+    let c7 = gates.remove(&GateId::C7).unwrap();
+    let (passed, cases) = (c7.passed.unwrap(), c7.of.unwrap());
+    format!(
+        "{}\n{} in {passed} of {cases}: {}",
+        ends(&run),
+        c7.verdict,
+        c7.reason
+    )
+}
+
 #[test]
-fn what_the_sanitizer_finds_fails_the_variant() {
-    use Verdict::{Fail, NoData, Pass};
-    let ended = [[Pass, Pass], [NoData, Fail], [Pass, NoData]].map(|verdicts| {
-        let run = timed(US).clean().sanitized(CPASYNC, verdicts);
-        let mut gates = gates(&View::alone(&run), &CPASYNC.into());
-        let c7 = gates.remove(&GateId::C7).unwrap();
-        let (passed, cases) = (c7.passed, c7.of);
-        format!(
-            "{}\n    {} {passed:?} {cases:?} {}\n",
-            ends(&run),
-            c7.verdict,
-            c7.reason
-        )
-    });
-    insta::assert_snapshot!(ended.concat(), @"
+fn a_variant_in_which_the_sanitizer_finds_nothing_is_green() {
+    insta::assert_snapshot!(sanitized(Verdict::Pass, Verdict::Pass), @"
     0 PASS: Green, Green, Green
-        PASS Some(2) Some(2) 
+    PASS in 2 of 2:
+    ");
+}
+
+#[test]
+fn a_finding_of_one_tool_fails_the_variant() {
+    insta::assert_snapshot!(sanitized(Verdict::NoData, Verdict::Fail), @"
     1 FAIL: Green, Green, Failed([C7])
-        FAIL Some(0) Some(2) racecheck: planted
+    FAIL in 0 of 2: racecheck: planted
+    ");
+}
+
+#[test]
+fn a_tool_that_did_not_run_leaves_no_data() {
+    insta::assert_snapshot!(sanitized(Verdict::Pass, Verdict::NoData), @"
     3 NOT MEASURED: Green, Green, NoData([C7])
-        NO DATA Some(1) Some(2) racecheck: planted
+    NO DATA in 1 of 2: racecheck: planted
     ");
 }
 
-/// A whole run and a selection of stages are asked, which may lack a case of another gate and not
-/// C7. A run ends before the command that completes it can begin; what a device refuses has nothing
-/// to be sanitized; what was found in the kernel before says nothing.
-#[test]
-fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had_it() {
-    let answers = each(
-        "timed
-        timed; stages 0 1
-        timed; clean
-        timed; clean; - cpasync compute-sanitizer
-        timed; clean; stages 0 1; - cpasync compute-sanitizer
-        timed; clean; - cpasync compute-sanitizer; cpasync gpu all: cases 0
-        timed; tier 0
-        timed; clean; tier 1; - cpasync compute-sanitizer
-        emulated; tier 2
-        timed; clean; - cpasync on timed
-        timed; identity 1 new on timed; clean",
-        |line| {
-            let (words, sessions) = line.split_once(" on ").unwrap_or((line, "none"));
-            let run = run(words).named("9");
-            let (_, table) = scenario::view(sessions);
-            let lacking = unsanitized(&View::of_run(&run, &table));
-            let names: Vec<&str> = lacking.iter().map(Subject::name).collect();
-            format!("{}\nlacking: {}", ends(&run), names.join(" "))
-        },
-    );
-    insta::assert_snapshot!(answers, @"
-    timed
-        0 PASS: Green, Green, Green
-        lacking: scalar-32x64 wmma-qk-32x64 cpasync-32x64
-    timed; stages 0 1
-        0 PASS: Green, Green, Green
-        lacking: scalar-32x64 wmma-qk-32x64 cpasync-32x64
-    timed; clean
-        0 PASS: Green, Green, Green
-        lacking:
-    timed; clean; - cpasync compute-sanitizer
-        3 NOT MEASURED: Green, Green, NoData([C7])
-        lacking: cpasync-32x64
-    timed; clean; stages 0 1; - cpasync compute-sanitizer
-        3 NOT MEASURED: Green, Green, NoData([C7])
-        lacking: cpasync-32x64
-    timed; clean; - cpasync compute-sanitizer; cpasync gpu all: cases 0
-        3 NOT MEASURED: Green, Green, NoData([C7])
-        lacking:
-    timed; tier 0
-        0 PASS: Green, Green, Green
-        lacking:
-    timed; clean; tier 1; - cpasync compute-sanitizer
-        0 PASS: Green, Green, Green
-        lacking:
-    emulated; tier 2
-        0 PASS: Green, Green, Green
-        lacking:
-    timed; clean; - cpasync on timed
-        3 NOT MEASURED: Green, Green, NoData([])
-        lacking:
-    timed; identity 1 new on timed; clean
-        0 PASS: Green, Green, Green
-        lacking: cpasync-32x64
-    ");
-}
-
-/// It has all its reasons: also of buffers that are wrong as timed alone, as under a race that only
-/// a graph's launches show. What passes there is no evidence on all cases. What was timed against
-/// peers, and what failed in the kernel before, fails no variant.
-#[test]
-fn a_failure_is_said_once() {
-    let answers = each(
-        "emulated; wmma mission: H1 fail race at 88; wmma all: H1 fail race at 88
-        emulated; wmma mission: H1 fail race at 88; wmma all: H1 fail race at 99
-        timed; wmma gpu mission !pair: C5 fail x
-        timed; wmma gpu all: C5 none; wmma gpu mission !pair: C5 pass
-        timed; + wmma | mission f16 full | peers | C2 fail x
-        timed; + wmma | mission f16 full | gpu scalar | C5 fail x
-        emulated; wmma all: C2 fail
-        emulated; wmma all: C2 fail @ emulated; identity 0 new",
-        |line| {
-            let (stages, table) = scenario::view(line);
-            let view = View::committed(&stages, &table);
-            let failures = failures(&view).into_iter();
-            let mut lines: Vec<String> = failures
-                .map(|of| format!("{} {}: {}", of.subject, of.gate, of.reason))
-                .collect();
-            let c5 = gates(&view, &WMMA.into()).remove(&GateId::C5);
-            lines.push(format!("C5 {:?}", c5.map(|judged| judged.verdict)));
-            lines.join("\n")
-        },
-    );
-    insta::assert_snapshot!(answers, @"
-    emulated; wmma mission: H1 fail race at 88; wmma all: H1 fail race at 88
-        stage0-scalar/wmma-qk-32x64 H1: race at 88
-        C5 Some(Pass)
-    emulated; wmma mission: H1 fail race at 88; wmma all: H1 fail race at 99
-        stage0-scalar/wmma-qk-32x64 H1: race at 99; race at 88
-        C5 Some(Pass)
-    timed; wmma gpu mission !pair: C5 fail x
-        stage0-scalar/wmma-qk-32x64 C5: mission f16 full as timed: x
-        C5 Some(Fail)
-    timed; wmma gpu all: C5 none; wmma gpu mission !pair: C5 pass
-        C5 None
-    timed; + wmma | mission f16 full | peers | C2 fail x
-        C5 Some(Pass)
-    timed; + wmma | mission f16 full | gpu scalar | C5 fail x
-        C5 Some(Pass)
-    emulated; wmma all: C2 fail
-        stage0-scalar/wmma-qk-32x64 C2: too large
-        C5 Some(Pass)
-    emulated; wmma all: C2 fail @ emulated; identity 0 new
-        C5 None
-    ");
-    assert_eq!(
-        exit(&timed(US).with_columns("wmma gpu mission !pair", "C5 fail x")),
-        "1 FAIL"
-    );
+/// Returns how a run on top of these sessions ends, and the variants that the sanitizer lacks.
+fn lacking(run: Run, sessions: &[Run]) -> String {
+    let table = table_of_sessions(sessions);
+    let named = run.named("9");
+    let lacking = unsanitized(&View::of_run(&named, &table));
+    let names: Vec<&str> = lacking.iter().map(Subject::name).collect();
+    format!("{}\nlacking: {}", ends(&named), names.join(" "))
 }
 
 #[test]
-fn what_the_self_test_finds_wrong_fails_the_run() {
-    let caught = |fault, cases_failed, survived: &[Dtype]| Caught {
+fn a_timed_run_may_be_sanitized_after_its_end() {
+    let run = timed(US);
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    0 PASS: Green, Green, Green
+    lacking: scalar-32x64 wmma-qk-32x64 cpasync-32x64
+    ");
+}
+
+#[test]
+fn a_timed_selection_may_be_sanitized_after_its_end() {
+    let run = timed(US).of_stages(&["0", "1"]);
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    0 PASS: Green, Green, Green
+    lacking: scalar-32x64 wmma-qk-32x64 cpasync-32x64
+    ");
+}
+
+#[test]
+fn a_sanitized_run_lacks_nothing() {
+    let run = timed(US).clean();
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    0 PASS: Green, Green, Green
+    lacking:
+    ");
+}
+
+#[test]
+fn a_run_that_was_sanitized_needs_it_of_every_variant() {
+    let run = timed(US).clean().without_row(CPASYNC, Kind::Sanitized);
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    3 NOT MEASURED: Green, Green, NoData([C7])
+    lacking: cpasync-32x64
+    ");
+}
+
+#[test]
+fn a_selection_that_was_sanitized_needs_it_of_every_variant() {
+    let run = timed(US)
+        .clean()
+        .of_stages(&["0", "1"])
+        .without_row(CPASYNC, Kind::Sanitized);
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    3 NOT MEASURED: Green, Green, NoData([C7])
+    lacking: cpasync-32x64
+    ");
+}
+
+#[test]
+fn a_variant_without_cases_has_nothing_to_be_sanitized() {
+    let run = timed(US)
+        .clean()
+        .without_row(CPASYNC, Kind::Sanitized)
+        .with_figure(CPASYNC, ON_GPU, Metric::Cases, 0.0);
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    3 NOT MEASURED: Green, Green, NoData([C7])
+    lacking:
+    ");
+}
+
+#[test]
+fn a_quick_run_needs_no_sanitizer() {
+    let run = timed(US).of_tier(Tier::T0);
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    0 PASS: Green, Green, Green
+    lacking:
+    ");
+}
+
+#[test]
+fn a_run_of_a_tier_below_the_full_one_needs_no_sanitizer() {
+    let run = timed(US)
+        .clean()
+        .of_tier(Tier::T1)
+        .without_row(CPASYNC, Kind::Sanitized);
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    0 PASS: Green, Green, Green
+    lacking:
+    ");
+}
+
+#[test]
+fn an_emulated_run_needs_no_sanitizer() {
+    let run = emulated().of_tier(Tier::T2);
+    insta::assert_snapshot!(lacking(run, &[]), @"
+    0 PASS: Green, Green, Green
+    lacking:
+    ");
+}
+
+#[test]
+fn a_variant_that_was_not_checked_needs_no_sanitizer() {
+    let run = timed(US).clean().without_subject(CPASYNC);
+    insta::assert_snapshot!(lacking(run, &[timed(US)]), @"
+    3 NOT MEASURED: Green, Green, NoData([])
+    lacking:
+    ");
+}
+
+#[test]
+fn a_finding_in_the_kernel_before_says_nothing() {
+    let run = timed(US).with_identity(1, "new");
+    insta::assert_snapshot!(lacking(run, &[timed(US).clean()]), @"
+    0 PASS: Green, Green, Green
+    lacking: cpasync-32x64
+    ");
+}
+
+/// Returns the failures in a committed table of one session, with the verdict of C5 on [`WMMA`].
+fn failures_and_c5(sources: &Run, session: Run) -> String {
+    let table = table_of_sessions(&[session]);
+    let view = View::committed(&sources.session.stages, &table);
+    let mut lines = Vec::new();
+    for failure in failures(&view) {
+        let (subject, gate) = (failure.subject, failure.gate);
+        lines.push(format!("{subject} {gate}: {}", failure.reason));
+    }
+    let c5 = gates(&view, &WMMA.into()).remove(&GateId::C5);
+    lines.push(format!("C5 {:?}", c5.map(|judged| judged.verdict)));
+    lines.join("\n")
+}
+
+#[test]
+fn a_hazard_is_said_once() {
+    let session = emulated()
+        .with_failure(WMMA, counters(), GateId::H1, "race at 88")
+        .with_failure(WMMA, IN_EMULATOR, GateId::H1, "race at 88");
+    insta::assert_snapshot!(failures_and_c5(&emulated(), session), @"
+    stage0-scalar/wmma-qk-32x64 H1: race at 88
+    C5 Some(Pass)
+    ");
+}
+
+#[test]
+fn a_hazard_has_all_its_reasons() {
+    let session = emulated()
+        .with_failure(WMMA, counters(), GateId::H1, "race at 88")
+        .with_failure(WMMA, IN_EMULATOR, GateId::H1, "race at 99");
+    insta::assert_snapshot!(failures_and_c5(&emulated(), session), @"
+    stage0-scalar/wmma-qk-32x64 H1: race at 99; race at 88
+    C5 Some(Pass)
+    ");
+}
+
+#[test]
+fn buffers_that_are_wrong_as_timed_fail_the_variant() {
+    let session = timed(US).with_failure(WMMA, latency(), GateId::C5, "x");
+    insta::assert_snapshot!(failures_and_c5(&emulated(), session), @"
+    stage0-scalar/wmma-qk-32x64 C5: mission f16 full as timed: x
+    C5 Some(Fail)
+    ");
+}
+
+#[test]
+fn buffers_that_are_right_as_timed_are_no_evidence_on_all_cases() {
+    let session = timed(US).without_gate(WMMA, ON_GPU, GateId::C5).with_gate(
+        WMMA,
+        latency(),
+        GateId::C5,
+        Verdict::Pass,
+    );
+    insta::assert_snapshot!(failures_and_c5(&emulated(), session), @"C5 None");
+}
+
+#[test]
+fn a_time_beside_peers_fails_no_variant() {
+    let session = timed(US).with_row(row("wmma | mission f16 full | peers | C2 fail x"));
+    insta::assert_snapshot!(failures_and_c5(&emulated(), session), @"C5 Some(Pass)");
+}
+
+#[test]
+fn a_pair_fails_no_variant() {
+    let session = timed(US).with_row(row("wmma | mission f16 full | gpu scalar | C5 fail x"));
+    insta::assert_snapshot!(failures_and_c5(&emulated(), session), @"C5 Some(Pass)");
+}
+
+#[test]
+fn a_gate_that_fails_on_all_cases_is_said() {
+    let session = emulated().with_gate(WMMA, IN_EMULATOR, GateId::C2, Verdict::Fail);
+    insta::assert_snapshot!(failures_and_c5(&emulated(), session), @"
+    stage0-scalar/wmma-qk-32x64 C2: too large
+    C5 Some(Pass)
+    ");
+}
+
+#[test]
+fn a_gate_that_failed_in_the_kernel_before_is_not_said() {
+    let session = emulated().with_gate(WMMA, IN_EMULATOR, GateId::C2, Verdict::Fail);
+    insta::assert_snapshot!(failures_and_c5(&emulated().with_identity(0, "new"), session), @"C5 None");
+}
+
+#[test]
+fn a_run_whose_buffers_are_wrong_as_timed_fails() {
+    let run = timed(US).with_failure(WMMA, latency(), GateId::C5, "x");
+    assert_eq!(exit(&run), "1 FAIL");
+}
+
+/// Returns the row of a planted fault, or of the correct model.
+fn planted(fault: Option<Fault>, cases_failed: usize, survived: &[Dtype]) -> Row {
+    Row::fault(&Caught {
         fault,
         cases: 4,
         cases_failed,
         gates_that_failed: vec![GateId::C2; usize::from(cases_failed > 0)],
         survived: survived.to_vec(),
-    };
-    let zeros = Some(Fault::ALL[0]);
-    let wrong_list = common::suppression::Suppressed {
+    })
+}
+
+const ZEROS: Option<Fault> = Some(Fault::ALL[0]);
+
+/// Returns how a run ends, how many rows of its self-test are wrong, and what was killed in it.
+fn self_tested(run: &Run) -> String {
+    // Figures and verdicts are counted, whatever the words.
+    let mut rows = Vec::new();
+    for row in run.table.self_tests() {
+        rows.push(row.clone().note("killed"));
+    }
+    let wrong = self_test(&run.table).count();
+    format!("{}, {wrong} wrong\n{:?}", exit(run), tally(&rows))
+}
+
+#[test]
+fn a_self_test_that_finds_nothing_leaves_a_run() {
+    let run = emulated();
+    insta::assert_snapshot!(self_tested(&run), @"
+    0 PASS, 0 wrong
+    Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
+    ");
+}
+
+#[test]
+fn a_planted_fault_that_survives_fails_a_run() {
+    let run = emulated().with_row(planted(ZEROS, 0, &[]));
+    insta::assert_snapshot!(self_tested(&run), @"
+    1 FAIL, 1 wrong
+    Tally { faults: 1, faults_killed: 0, sites: 2, sites_killed: 1, redundant: 1 }
+    ");
+}
+
+#[test]
+fn a_planted_fault_that_survives_in_part_fails_a_run() {
+    let run = emulated().with_row(planted(ZEROS, 2, &[Dtype::E4m3]));
+    insta::assert_snapshot!(self_tested(&run), @"
+    1 FAIL, 1 wrong
+    Tally { faults: 1, faults_killed: 0, sites: 2, sites_killed: 1, redundant: 1 }
+    ");
+}
+
+#[test]
+fn a_correct_model_that_fails_a_gate_fails_a_run() {
+    let run = emulated().with_row(planted(None, 1, &[]));
+    insta::assert_snapshot!(self_tested(&run), @"
+    1 FAIL, 1 wrong
+    Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
+    ");
+}
+
+#[test]
+fn a_list_that_is_wrong_fails_a_run() {
+    let list = Suppressed {
         errors: vec!["an entry names nothing".into()],
-        ..Default::default()
+        ..Suppressed::default()
     };
-    let added = [
-        ("nothing", None),
-        (
-            "a fault that survives",
-            Some(Row::fault(&caught(zeros, 0, &[]))),
-        ),
-        (
-            "one that survives in part",
-            Some(Row::fault(&caught(zeros, 2, &[Dtype::E4m3]))),
-        ),
-        (
-            "a correct model that fails",
-            Some(Row::fault(&caught(None, 1, &[]))),
-        ),
-        (
-            "a wrong list",
-            Some(Row::self_test(&[], &wrong_list).remove(0)),
-        ),
-        (
-            "what was not tested",
-            Some(Row::untested_timer("no driver")),
-        ),
-    ];
-    let mut runs = Vec::new();
-    for (what, row) in added {
-        let mut with_row = emulated();
-        with_row.extend(row);
-        runs.push((what, with_row));
-    }
-    let survived = emulated().with_columns("scalar self-test", "S1 fail");
-    runs.push(("a mutant that survives", survived));
-    let mut lines = String::new();
-    for (what, tested) in runs {
-        // Figures and verdicts are counted, whatever the words.
-        let mut rows = Vec::new();
-        for row in tested.table.self_tests() {
-            rows.push(row.clone().note("killed"));
-        }
-        lines += &format!(
-            "{what}: {}, {} wrong\n    {:?}\n",
-            exit(&tested),
-            self_test(&tested.table).count(),
-            tally(&rows)
-        );
-    }
-    insta::assert_snapshot!(lines, @"
-    nothing: 0 PASS, 0 wrong
-        Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
-    a fault that survives: 1 FAIL, 1 wrong
-        Tally { faults: 1, faults_killed: 0, sites: 2, sites_killed: 1, redundant: 1 }
-    one that survives in part: 1 FAIL, 1 wrong
-        Tally { faults: 1, faults_killed: 0, sites: 2, sites_killed: 1, redundant: 1 }
-    a correct model that fails: 1 FAIL, 1 wrong
-        Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
-    a wrong list: 1 FAIL, 1 wrong
-        Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
-    what was not tested: 0 PASS, 0 wrong
-        Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
-    a mutant that survives: 1 FAIL, 1 wrong
-        Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 0 }
+    let run = emulated().with_row(Row::self_test(&[], &list).remove(0));
+    insta::assert_snapshot!(self_tested(&run), @"
+    1 FAIL, 1 wrong
+    Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
+    ");
+}
+
+#[test]
+fn a_timer_that_was_not_tested_leaves_a_run() {
+    let run = emulated().with_row(Row::untested_timer("no driver"));
+    insta::assert_snapshot!(self_tested(&run), @"
+    0 PASS, 0 wrong
+    Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 1 }
+    ");
+}
+
+#[test]
+fn a_mutant_that_survives_fails_a_run() {
+    let run = emulated().with_failure(
+        "stage0-scalar/scalar",
+        site(),
+        GateId::S1,
+        "its mutant survives",
+    );
+    insta::assert_snapshot!(self_tested(&run), @"
+    1 FAIL, 1 wrong
+    Tally { faults: 1, faults_killed: 1, sites: 2, sites_killed: 1, redundant: 0 }
     ");
 }
 
 #[test]
 fn the_row_over_all_cases_speaks_for_each_of_them() {
-    let case = "+ wmma | mission f16 full normal:0 | emulator | C3 fail of this case";
-    let run = run(&format!("emulated; wmma all: C3 fail of all; {case}"));
+    let run = emulated()
+        .with_failure(WMMA, IN_EMULATOR, GateId::C3, "of all")
+        .with_row(row(
+            "wmma | mission f16 full normal:0 | emulator | C3 fail of this case",
+        ));
     let gates = gates(&View::alone(&run), &WMMA.into());
     assert_eq!(gates[&GateId::C3].reason, "of all");
 }
