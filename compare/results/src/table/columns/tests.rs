@@ -1,5 +1,4 @@
 use super::*;
-use crate::testing::scenario::each;
 use common::problem::{Dtype, Mask};
 use common::verdict::GateResult;
 use std::collections::BTreeSet;
@@ -160,92 +159,200 @@ fn no_kind_comes_before_the_first() {
     }
 }
 
+/// Returns why a line is no row.
+#[track_caller]
+fn refusal(line: &str) -> String {
+    read(line).unwrap_err().to_string()
+}
+
 #[test]
-fn what_is_no_row_or_cannot_be_is_refused_by_its_column() {
-    let answers = each(
-        r#"[]
-            {"by":"gpu"}
-            {"subject":"s/v"}
-            {"subject":"s/v","by":"nobody"}
-            {"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}
-            {"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}
-            {"subject":"s/v","by":"gpu","dtype":"f16"}
-            {"subject":"s/v","by":"gpu","p50":"fast"}
-            {"subject":"s/v","by":"gpu","C1":"perhaps"}
-            {"subject":"s/v","by":"gpu","p50":0}
-            {"subject":"s/v","by":"gpu","p50":-5.2}
-            {"subject":"s/v","by":"gpu","p50":null}
-            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
-            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.0,"p50_high":5.1}
-            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
-            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
-            {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
-            {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"ptxas","spill_bytes":-8}
-            {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"ncu","profiled_ns":0}
-            {"subject":"s/v","by":"gpu","speedup_p50":0.0}
-            {"subject":"s/v","by":"ptxas"}
-            {"subject":"s/v","dtype":"f16","head_dim":64,"by":"ptxas"}
-            {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"kernel"}
-            {"subject":"s/v","by":"gpu","against":"s/w"}
-            {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"emulator","against":"s/w"}
-            {"subject":"s/v","item":"x","by":"draw"}"#,
-        |line| read(line).unwrap_err().to_string(),
+fn a_list_is_no_row() {
+    let refusal = refusal("[]");
+    insta::assert_snapshot!(refusal, @"invalid type: sequence, expected columns at line 1 column 0");
+}
+
+#[test]
+fn a_row_without_a_subject_is_refused() {
+    let refusal = refusal(r#"{"by":"gpu"}"#);
+    insta::assert_snapshot!(refusal, @"missing field `subject`");
+}
+
+#[test]
+fn a_row_without_a_source_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v"}"#);
+    insta::assert_snapshot!(refusal, @"missing field `by`");
+}
+
+#[test]
+fn an_unknown_source_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"nobody"}"#);
+    insta::assert_snapshot!(refusal, @"
+    column `by`: unknown variant `nobody`, expected one of `kernel`, `ptxas`, `emulator`, `gpu`, `draw`, `peers`, `ncu`, `compute-sanitizer`, `self-test`, `claim`, `input`
+    ");
+}
+
+#[test]
+fn a_problem_without_a_mask_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}"#);
+    insta::assert_snapshot!(refusal, @"missing field `mask`");
+}
+
+#[test]
+fn a_problem_without_an_element_type_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}"#);
+    insta::assert_snapshot!(refusal, @"missing field `dtype`");
+}
+
+#[test]
+fn an_instance_without_a_head_size_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","dtype":"f16"}"#);
+    insta::assert_snapshot!(refusal, @"missing field `head_dim`");
+}
+
+#[test]
+fn a_figure_in_words_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","p50":"fast"}"#);
+    insta::assert_snapshot!(refusal, @r#"column `p50`: invalid type: string "fast", expected f64"#);
+}
+
+#[test]
+fn an_unknown_verdict_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","C1":"perhaps"}"#);
+    insta::assert_snapshot!(refusal, @"
+    column `C1`: unknown variant `perhaps`, expected one of `pass`, `fail`, `no_data`, `ambiguous`
+    ");
+}
+
+#[test]
+fn a_time_of_nothing_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","p50":0}"#);
+    insta::assert_snapshot!(refusal, @"
+    s/v on all by gpu: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn a_time_below_nothing_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","p50":-5.2}"#);
+    insta::assert_snapshot!(refusal, @"
+    s/v on all by gpu: p50 is -5.2, which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn a_time_that_is_no_number_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","p50":null}"#);
+    insta::assert_snapshot!(refusal, @"
+    s/v on all by gpu: p50 is NaN, which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn a_time_below_its_interval_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}"#);
+    insta::assert_snapshot!(refusal, @"
+    s/v on all by gpu: p50 is 5.2 [5.3, 5.4], which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn a_time_above_its_interval_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.0,"p50_high":5.1}"#);
+    insta::assert_snapshot!(refusal, @"
+    s/v on all by gpu: p50 is 5.2 [5, 5.1], which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn an_interval_that_ends_in_no_number_is_refused() {
+    let refusal =
+        refusal(r#"{"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}"#);
+    insta::assert_snapshot!(refusal, @"
+    s/v on all by gpu: p50 is 5.2 [5.1, NaN], which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn an_interval_with_one_end_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}"#);
+    insta::assert_snapshot!(refusal, @"an interval has two ends: `p50_low` and `p50_high`");
+}
+
+#[test]
+fn a_figure_that_is_there_twice_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}"#);
+    insta::assert_snapshot!(refusal, @"duplicate field `p50` at line 1 column 48");
+}
+
+#[test]
+fn a_count_below_nothing_is_refused() {
+    let refusal = refusal(
+        r#"{"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"ptxas","spill_bytes":-8}"#,
     );
-    insta::assert_snapshot!(answers, @r#"
-    []
-        invalid type: sequence, expected columns at line 1 column 0
-    {"by":"gpu"}
-        missing field `subject`
-    {"subject":"s/v"}
-        missing field `by`
-    {"subject":"s/v","by":"nobody"}
-        column `by`: unknown variant `nobody`, expected one of `kernel`, `ptxas`, `emulator`, `gpu`, `draw`, `peers`, `ncu`, `compute-sanitizer`, `self-test`, `claim`, `input`
-    {"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}
-        missing field `mask`
-    {"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}
-        missing field `dtype`
-    {"subject":"s/v","by":"gpu","dtype":"f16"}
-        missing field `head_dim`
-    {"subject":"s/v","by":"gpu","p50":"fast"}
-        column `p50`: invalid type: string "fast", expected f64
-    {"subject":"s/v","by":"gpu","C1":"perhaps"}
-        column `C1`: unknown variant `perhaps`, expected one of `pass`, `fail`, `no_data`, `ambiguous`
-    {"subject":"s/v","by":"gpu","p50":0}
-        s/v on all by gpu: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
-    {"subject":"s/v","by":"gpu","p50":-5.2}
-        s/v on all by gpu: p50 is -5.2, which cannot be measured: it must be a positive number inside its interval; measure it again
-    {"subject":"s/v","by":"gpu","p50":null}
-        s/v on all by gpu: p50 is NaN, which cannot be measured: it must be a positive number inside its interval; measure it again
-    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
-        s/v on all by gpu: p50 is 5.2 [5.3, 5.4], which cannot be measured: it must be a positive number inside its interval; measure it again
-    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.0,"p50_high":5.1}
-        s/v on all by gpu: p50 is 5.2 [5, 5.1], which cannot be measured: it must be a positive number inside its interval; measure it again
-    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
-        s/v on all by gpu: p50 is 5.2 [5.1, NaN], which cannot be measured: it must be a positive number inside its interval; measure it again
-    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
-        an interval has two ends: `p50_low` and `p50_high`
-    {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
-        duplicate field `p50` at line 1 column 48
-    {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"ptxas","spill_bytes":-8}
-        s/v on f16 d64 sm_90a by ptxas: spilled bytes is -8, which cannot be measured: it must be 0 or a positive number; measure it again
-    {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"ncu","profiled_ns":0}
-        s/v on mission f16 full by ncu: time under ncu is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
-    {"subject":"s/v","by":"gpu","speedup_p50":0.0}
-        s/v on all by gpu: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
-    {"subject":"s/v","by":"ptxas"}
-        no row by ptxas has these columns of a place and of another arm
-    {"subject":"s/v","dtype":"f16","head_dim":64,"by":"ptxas"}
-        no row by ptxas has these columns of a place and of another arm
-    {"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"kernel"}
-        no row by kernel has these columns of a place and of another arm
-    {"subject":"s/v","by":"gpu","against":"s/w"}
-        no row by gpu has these columns of a place and of another arm
-    {"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"emulator","against":"s/w"}
-        no row by emulator has these columns of a place and of another arm
-    {"subject":"s/v","item":"x","by":"draw"}
-        no row by draw has these columns of a place and of another arm
-    "#);
-    // An error that is no number is a finding.
+    insta::assert_snapshot!(refusal, @"
+    s/v on f16 d64 sm_90a by ptxas: spilled bytes is -8, which cannot be measured: it must be 0 or a positive number; measure it again
+    ");
+}
+
+#[test]
+fn a_time_of_nothing_under_ncu_is_refused() {
+    let refusal = refusal(
+        r#"{"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"ncu","profiled_ns":0}"#,
+    );
+    insta::assert_snapshot!(refusal, @"
+    s/v on mission f16 full by ncu: time under ncu is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn a_speedup_of_nothing_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","speedup_p50":0.0}"#);
+    insta::assert_snapshot!(refusal, @"
+    s/v on all by gpu: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn resources_of_no_instance_are_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"ptxas"}"#);
+    insta::assert_snapshot!(refusal, @"no row by ptxas has these columns of a place and of another arm");
+}
+
+#[test]
+fn resources_of_no_architecture_are_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","dtype":"f16","head_dim":64,"by":"ptxas"}"#);
+    insta::assert_snapshot!(refusal, @"no row by ptxas has these columns of a place and of another arm");
+}
+
+#[test]
+fn a_declaration_of_an_architecture_is_refused() {
+    let refusal =
+        refusal(r#"{"subject":"s/v","dtype":"f16","head_dim":64,"arch":"sm_90a","by":"kernel"}"#);
+    insta::assert_snapshot!(refusal, @"no row by kernel has these columns of a place and of another arm");
+}
+
+#[test]
+fn a_pair_on_no_problem_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","by":"gpu","against":"s/w"}"#);
+    insta::assert_snapshot!(refusal, @"no row by gpu has these columns of a place and of another arm");
+}
+
+#[test]
+fn a_pair_of_counters_is_refused() {
+    let refusal = refusal(
+        r#"{"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"emulator","against":"s/w"}"#,
+    );
+    insta::assert_snapshot!(refusal, @"no row by emulator has these columns of a place and of another arm");
+}
+
+#[test]
+fn a_random_time_of_an_item_is_refused() {
+    let refusal = refusal(r#"{"subject":"s/v","item":"x","by":"draw"}"#);
+    insta::assert_snapshot!(refusal, @"no row by draw has these columns of a place and of another arm");
+}
+
+#[test]
+fn an_error_that_is_no_number_is_a_finding() {
     let row = read(r#"{"subject":"s/v","by":"gpu","max_error":null}"#).unwrap();
     assert!(row.value(Metric::MaxError).unwrap().is_nan());
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::table::names::{DRAWS, ROWS, SESSIONS};
-use crate::table::{Results, Table};
-use crate::testing::scenario::{each, view};
+use crate::table::{Results, Run, Table};
+use crate::testing::{CPASYNC, SCALAR, US, WMMA, row, table_of_sessions, timed};
 use std::fs;
 use std::path::Path;
 
@@ -9,11 +9,10 @@ const FOLDER: &str = "nvidia-h200";
 
 /// Tables of two sessions, of which the second measured one variant again.
 fn results() -> Results {
-    let (_, table) = view(
-        "timed; + scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9 & timed 31 19 14; - scalar !pair",
-    );
+    let first = timed(US).with_row(row("scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9"));
+    let second = timed([31.0, 19.0, 14.0]).without_subject(SCALAR);
     let mut results = Results::default();
-    results.put(Some(FOLDER), &table);
+    results.put(Some(FOLDER), &table_of_sessions(&[first, second]));
     results
 }
 
@@ -92,94 +91,181 @@ fn what_accept_wrote_is_read() {
     assert!(digests.starts_with("{\"format\":1}\n{\"session\":\"1\",\"sha256\":\""));
 }
 
-/// `FILE | WHAT IS DONE`; the first line of rows.jsonl that has a time is of session 1.
 #[test]
-fn an_edit_is_refused_with_file_line_and_session() {
-    let answers = each(
-        "rows.jsonl | halve
-        rows.jsonl | \"session\":\"1\" => \"session\":\"2\"
-        rows.jsonl | \"session\":\"1\" => \"session\":\"3\"
-        rows.jsonl | \"C1\":\"pass\" => \"C1\":\"fail\"
-        rows.jsonl | \"identity\":\" => \"identity\":\"0
-        rows.jsonl | take out 2
-        rows.jsonl | double 2
-        rows.jsonl | all p50
-        rows.jsonl | delete
-        draws.jsonl | 9.0 => 8.0
-        draws.jsonl | take out 1
-        sessions.jsonl | NVIDIA H200 => NVIDIA H100
-        sessions.jsonl | 580 => 581
-        sessions.jsonl | take out 1
-        digests.jsonl | sha256\":\" => sha256\":\"0
-        digests.jsonl | take out 2
-        digests.jsonl | take out 1
-        digests.jsonl | \"format\":1 => \"format\":2
-        digests.jsonl | delete",
-        |line| {
-            let (file, edit) = line.split_once(" | ").unwrap();
-            let folder = Folder::new();
-            match edit.split_once(" => ") {
-                Some((from, to)) => folder.replace(file, from, to),
-                None if edit == "delete" => fs::remove_file(folder.path(file)).unwrap(),
-                None if edit == "halve" => folder.halve(),
-                None if edit == "all p50" => {
-                    let columns = ["p50", "p50_low", "p50_high"].map(|of| format!("\"{of}\":"));
-                    for column in columns {
-                        let slow = format!("{column}2");
-                        folder.edit(file, |text| text.replace(&column, &slow));
-                    }
-                }
-                None if edit == "double 2" => folder.edit(file, |text| {
-                    let second = text.lines().nth(1).unwrap();
-                    format!("{text}{}\n", second.replace("/scalar", "/another"))
-                }),
-                None => {
-                    folder.take_out(file, edit.trim_start_matches("take out ").parse().unwrap())
-                }
-            }
-            folder.refused()
-        },
-    );
-    insta::assert_snapshot!(answers, @r#"
-    rows.jsonl | halve
-        nvidia-h200/rows.jsonl: line 2 was changed or added after `compare accept` wrote it (session '1')
-    rows.jsonl | "session":"1" => "session":"2"
-        nvidia-h200/rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '2', and another)
-    rows.jsonl | "session":"1" => "session":"3"
-        nvidia-h200/rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '3', and another)
-    rows.jsonl | "C1":"pass" => "C1":"fail"
-        nvidia-h200/rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
-    rows.jsonl | "identity":" => "identity":"0
-        nvidia-h200/rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
-    rows.jsonl | take out 2
-        nvidia-h200/rows.jsonl: line 2 was taken out after `compare accept` wrote it (session '1')
-    rows.jsonl | double 2
-        nvidia-h200/rows.jsonl: line 9 was changed or added after `compare accept` wrote it (session '1')
-    rows.jsonl | all p50
-        nvidia-h200/rows.jsonl: line 2 was changed or added after `compare accept` wrote it (session '1', and another)
-    rows.jsonl | delete
-        nvidia-h200/rows.jsonl: line 1 was taken out after `compare accept` wrote it (session '1', and another)
-    draws.jsonl | 9.0 => 8.0
-        nvidia-h200/draws.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
-    draws.jsonl | take out 1
-        nvidia-h200/draws.jsonl: line 1 was taken out after `compare accept` wrote it (session '1')
-    sessions.jsonl | NVIDIA H200 => NVIDIA H100
-        nvidia-h200/sessions.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
-    sessions.jsonl | 580 => 581
-        nvidia-h200/sessions.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
-    sessions.jsonl | take out 1
-        nvidia-h200/sessions.jsonl: line 1 was taken out after `compare accept` wrote it (session '1')
-    digests.jsonl | sha256":" => sha256":"0
-        nvidia-h200/digests.jsonl: line 2 is not the digest of the session's rows (session '1')
-    digests.jsonl | take out 2
-        nvidia-h200/digests.jsonl: line 2 is the last, and none is the digest of the session (session '1')
-    digests.jsonl | take out 1
-        nvidia-h200/digests.jsonl is not of the format that this version reads; use the version that wrote it
-    digests.jsonl | "format":1 => "format":2
-        nvidia-h200/digests.jsonl is not of the format that this version reads; use the version that wrote it
-    digests.jsonl | delete
-        nvidia-h200 has no digests.jsonl, which tells edited figures from measured ones; take it back with `git checkout`; tables from before it existed are compared as revisions (`compare diff REVISION HEAD`)
-    "#);
+fn a_time_that_is_halved_is_refused() {
+    let folder = Folder::new();
+    folder.halve();
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 2 was changed or added after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn a_row_under_another_session_is_refused() {
+    let folder = Folder::new();
+    folder.replace(ROWS, r#""session":"1""#, r#""session":"2""#);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '2', and another)
+    ");
+}
+
+#[test]
+fn a_row_under_an_unknown_session_is_refused() {
+    let folder = Folder::new();
+    folder.replace(ROWS, r#""session":"1""#, r#""session":"3""#);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '3', and another)
+    ");
+}
+
+#[test]
+fn a_gate_that_is_turned_is_refused() {
+    let folder = Folder::new();
+    folder.replace(ROWS, r#""C1":"pass""#, r#""C1":"fail""#);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn a_row_of_another_kernel_is_refused() {
+    let folder = Folder::new();
+    folder.replace(ROWS, r#""identity":""#, r#""identity":"0"#);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn a_row_that_is_taken_out_is_refused() {
+    let folder = Folder::new();
+    folder.take_out(ROWS, 2);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 2 was taken out after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn a_row_that_is_added_is_refused() {
+    let folder = Folder::new();
+    folder.edit(ROWS, |text| {
+        let second = text.lines().nth(1).unwrap();
+        format!("{text}{}\n", second.replace("/scalar", "/another"))
+    });
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 9 was changed or added after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn times_that_are_all_changed_are_refused() {
+    let folder = Folder::new();
+    for column in ["p50", "p50_low", "p50_high"] {
+        let digit_before = format!("\"{column}\":2");
+        folder.edit(ROWS, |text| {
+            text.replace(&format!("\"{column}\":"), &digit_before)
+        });
+    }
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 2 was changed or added after `compare accept` wrote it (session '1', and another)
+    ");
+}
+
+#[test]
+fn rows_that_are_deleted_are_refused() {
+    let folder = Folder::new();
+    fs::remove_file(folder.path(ROWS)).unwrap();
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/rows.jsonl: line 1 was taken out after `compare accept` wrote it (session '1', and another)
+    ");
+}
+
+#[test]
+fn a_random_time_that_is_changed_is_refused() {
+    let folder = Folder::new();
+    folder.replace(DRAWS, "9.0", "8.0");
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/draws.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn random_times_that_are_taken_out_are_refused() {
+    let folder = Folder::new();
+    folder.take_out(DRAWS, 1);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/draws.jsonl: line 1 was taken out after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn another_gpu_of_a_session_is_refused() {
+    let folder = Folder::new();
+    folder.replace(SESSIONS, "NVIDIA H200", "NVIDIA H100");
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/sessions.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn another_driver_of_a_session_is_refused() {
+    let folder = Folder::new();
+    folder.replace(SESSIONS, "580", "581");
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/sessions.jsonl: line 1 was changed or added after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn a_session_that_is_taken_out_is_refused() {
+    let folder = Folder::new();
+    folder.take_out(SESSIONS, 1);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/sessions.jsonl: line 1 was taken out after `compare accept` wrote it (session '1')
+    ");
+}
+
+#[test]
+fn a_digest_that_is_changed_is_refused() {
+    let folder = Folder::new();
+    folder.replace(DIGESTS, r#"sha256":""#, r#"sha256":"0"#);
+    insta::assert_snapshot!(folder.refused(), @"nvidia-h200/digests.jsonl: line 2 is not the digest of the session's rows (session '1')");
+}
+
+#[test]
+fn a_digest_that_is_taken_out_is_refused() {
+    let folder = Folder::new();
+    folder.take_out(DIGESTS, 2);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/digests.jsonl: line 2 is the last, and none is the digest of the session (session '1')
+    ");
+}
+
+#[test]
+fn a_format_that_is_taken_out_is_refused() {
+    let folder = Folder::new();
+    folder.take_out(DIGESTS, 1);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/digests.jsonl is not of the format that this version reads; use the version that wrote it
+    ");
+}
+
+#[test]
+fn another_format_is_refused() {
+    let folder = Folder::new();
+    folder.replace(DIGESTS, r#""format":1"#, r#""format":2"#);
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200/digests.jsonl is not of the format that this version reads; use the version that wrote it
+    ");
+}
+
+#[test]
+fn digests_that_are_deleted_are_refused() {
+    let folder = Folder::new();
+    fs::remove_file(folder.path(DIGESTS)).unwrap();
+    insta::assert_snapshot!(folder.refused(), @"
+    nvidia-h200 has no digests.jsonl, which tells edited figures from measured ones; take it back with `git checkout`; tables from before it existed are compared as revisions (`compare diff REVISION HEAD`)
+    ");
 }
 
 #[test]
@@ -211,37 +297,27 @@ fn white_space_and_the_order_of_lines_are_no_figures() {
     assert_eq!(folder.read().unwrap().files(), results().files());
 }
 
+/// Returns the digest of each of these sessions in a table that is written.
+fn digests(sessions: &[Run]) -> BTreeMap<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut results = Results::default();
+    results.put(Some(FOLDER), &table_of_sessions(sessions));
+    results.write(folder.path()).unwrap();
+    let read = Results::read(folder.path()).unwrap();
+    assert_eq!(read.files(), results.files());
+    Texts::read(&folder.path().join(FOLDER)).unwrap().digests()
+}
+
 #[test]
 fn a_later_session_that_replaces_rows_changes_the_digest_of_an_older_one_and_no_other() {
-    let digests = |words: &str| {
-        let folder = tempfile::tempdir().unwrap();
-        let mut results = Results::default();
-        results.put(Some(FOLDER), &view(words).1);
-        results.write(folder.path()).unwrap();
-        assert_eq!(
-            Results::read(folder.path()).unwrap().files(),
-            results.files()
-        );
-        Texts {
-            folder: PathBuf::new(),
-            files: FILES
-                .iter()
-                .map(|file| {
-                    (
-                        file.to_string(),
-                        fs::read(folder.path().join(FOLDER).join(file)).unwrap(),
-                    )
-                })
-                .collect(),
-        }
-        .digests()
-    };
-    let first =
-        "timed; - scalar & timed; - wmma; - cpasync; + scalar | mission f16 full | gpu | p50 9";
-    let (before, after) = (
-        digests(first),
-        digests(&format!("{first} & timed; - scalar; - wmma")),
-    );
+    let first = timed(US).without_subject(SCALAR);
+    let second = timed(US)
+        .without_subject(WMMA)
+        .without_subject(CPASYNC)
+        .with_row(row("scalar | mission f16 full | gpu | p50 9"));
+    let third = timed(US).without_subject(SCALAR).without_subject(WMMA);
+    let before = digests(&[first.clone(), second.clone()]);
+    let after = digests(&[first, second, third]);
     assert_ne!(before["1"], after["1"], "rows of it were replaced");
     assert_eq!(before["2"], after["2"]);
     assert!(!before.contains_key("3") && after.contains_key("3"));

@@ -2,7 +2,6 @@ use super::*;
 use crate::table::files::TableFile;
 use crate::table::merge::Table;
 use crate::table::names::{DRAWS, ROWS};
-use crate::testing::scenario::each;
 use std::path::Path;
 
 fn row(line: &str) -> Row {
@@ -57,45 +56,84 @@ fn times_at_random_problems_are_lines_and_read_back() {
     assert_eq!(read(&files).unwrap(), table);
 }
 
+const LINE: &str = r#"{"session":"1","dtype":"f16","shape":["1x2x512x64","1x2x16x64"],"mask":["full","full"],"draw":[7,8],"kernels":[{"subject":"s/v","identity":"i","code":"c","p50":[5,6.5]}]}"#;
+
+fn draws(line: &str) -> TableFile {
+    TableFile::new(DRAWS, line.as_bytes().to_vec())
+}
+
+/// Returns why [`LINE`] is refused once a part of it is replaced.
+#[track_caller]
+fn refusal(from: &str, to: &str) -> String {
+    assert!(LINE.contains(from));
+    read(&[draws(&LINE.replace(from, to))]).unwrap_err()
+}
+
 #[test]
-fn a_line_that_cannot_be_is_refused() {
-    let line = r#"{"session":"1","dtype":"f16","shape":["1x2x512x64","1x2x16x64"],"mask":["full","full"],"draw":[7,8],"kernels":[{"subject":"s/v","identity":"i","code":"c","p50":[5,6.5]}]}"#;
-    let times = |text: &str| TableFile::new(DRAWS, text.as_bytes().to_vec());
-    assert_eq!(read(&[times(line)]).unwrap().rows().count(), 2);
-    let answers = each(
-        r#"[5,6.5] [5]
-            ["full","full"] ["full"]
-            [7,8] [7,8,9]
-            [5,6.5] [5,0]
-            [5,6.5] [-5,6.5]
-            [5,6.5] [5,"fast"]
-            1x2x16x64 1x2x512x64
-            "full","full" "full","most""#,
-        |change| {
-            let (from, to) = change.split_once(' ').unwrap();
-            read(&[times(&line.replace(from, to))]).unwrap_err()
-        },
-    );
-    insta::assert_snapshot!(answers, @r#"
-    [5,6.5] [5]
-        draws.jsonl: line 1 is malformed: a list of 1 values, of 2 problems
-    ["full","full"] ["full"]
-        draws.jsonl: line 1 is malformed: a list of 1 values, of 2 problems
-    [7,8] [7,8,9]
-        draws.jsonl: line 1 is malformed: a list of 3 values, of 2 problems
-    [5,6.5] [5,0]
-        draws.jsonl: line 1 is malformed: s/v on 1x2x16x64 f16 full by draw: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
-    [5,6.5] [-5,6.5]
-        draws.jsonl: line 1 is malformed: s/v on 1x2x512x64 f16 full by draw: p50 is -5, which cannot be measured: it must be a positive number inside its interval; measure it again
-    [5,6.5] [5,"fast"]
-        draws.jsonl: line 1 is malformed: invalid type: string "fast", expected f64 at line 1 column 169
-    1x2x16x64 1x2x512x64
-        draws.jsonl: duplicate row of s/v on 1x2x512x64 f16 full by draw
-    "full","full" "full","most"
-        draws.jsonl: line 1 is malformed: unknown variant `most`, expected `full` or `causal` at line 1 column 85
+fn a_line_of_times_is_a_row_for_each_problem() {
+    assert_eq!(read(&[draws(LINE)]).unwrap().rows().count(), 2);
+}
+
+#[test]
+fn a_list_with_too_few_times_is_refused() {
+    let refusal = refusal("[5,6.5]", "[5]");
+    insta::assert_snapshot!(refusal, @"draws.jsonl: line 1 is malformed: a list of 1 values, of 2 problems");
+}
+
+#[test]
+fn a_list_with_too_few_masks_is_refused() {
+    let refusal = refusal(r#"["full","full"]"#, r#"["full"]"#);
+    insta::assert_snapshot!(refusal, @"draws.jsonl: line 1 is malformed: a list of 1 values, of 2 problems");
+}
+
+#[test]
+fn a_list_with_too_many_draws_is_refused() {
+    let refusal = refusal("[7,8]", "[7,8,9]");
+    insta::assert_snapshot!(refusal, @"draws.jsonl: line 1 is malformed: a list of 3 values, of 2 problems");
+}
+
+#[test]
+fn a_time_of_nothing_is_refused() {
+    let refusal = refusal("[5,6.5]", "[5,0]");
+    insta::assert_snapshot!(refusal, @"
+    draws.jsonl: line 1 is malformed: s/v on 1x2x16x64 f16 full by draw: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn a_time_below_nothing_is_refused() {
+    let refusal = refusal("[5,6.5]", "[-5,6.5]");
+    insta::assert_snapshot!(refusal, @"
+    draws.jsonl: line 1 is malformed: s/v on 1x2x512x64 f16 full by draw: p50 is -5, which cannot be measured: it must be a positive number inside its interval; measure it again
+    ");
+}
+
+#[test]
+fn a_time_in_words_is_refused() {
+    let refusal = refusal("[5,6.5]", r#"[5,"fast"]"#);
+    insta::assert_snapshot!(refusal, @r#"
+    draws.jsonl: line 1 is malformed: invalid type: string "fast", expected f64 at line 1 column 169
     "#);
-    let twice = serde_json::to_vec(read(&[times(line)]).unwrap().rows().next().unwrap());
+}
+
+#[test]
+fn a_problem_that_is_there_twice_is_refused() {
+    let refusal = refusal("1x2x16x64", "1x2x512x64");
+    insta::assert_snapshot!(refusal, @"draws.jsonl: duplicate row of s/v on 1x2x512x64 f16 full by draw");
+}
+
+#[test]
+fn an_unknown_mask_is_refused() {
+    let refusal = refusal(r#""full","full""#, r#""full","most""#);
+    insta::assert_snapshot!(refusal, @"
+    draws.jsonl: line 1 is malformed: unknown variant `most`, expected `full` or `causal` at line 1 column 85
+    ");
+}
+
+#[test]
+fn a_time_that_is_among_the_rows_too_is_refused() {
+    let twice = serde_json::to_vec(read(&[draws(LINE)]).unwrap().rows().next().unwrap());
     let rows = TableFile::new(ROWS, twice.unwrap());
-    let error = read(&[times(line), rows]).unwrap_err();
+    let error = read(&[draws(LINE), rows]).unwrap_err();
     assert!(error.contains("duplicate row"), "{error}");
 }

@@ -1,7 +1,6 @@
 use super::*;
-use crate::testing::scenario::{each, row};
 use crate::testing::{
-    CPASYNC, SCALAR, US, WMMA, case, ladder, mission, mission_case, samples, suppressed, timed,
+    CPASYNC, SCALAR, US, WMMA, case, ladder, mission, mission_case, row, samples, suppressed, timed,
 };
 use common::device::BackendKind;
 use common::evidence::Counters;
@@ -234,34 +233,62 @@ fn the_self_test_fails_where_a_gate_is_blind_or_a_list_is_wrong() {
         ");
 }
 
+/// Returns what fails once these instances are compared.
+fn failures_of(texts: [&str; 2]) -> Vec<String> {
+    let mut rows = texts.map(row);
+    fail_shared_code(&mut rows);
+    rows.iter().flat_map(Row::failures).collect()
+}
+
 #[test]
-fn instances_that_compile_to_one_code_are_no_choice() {
-    let answers = each(
-        "scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code a
-            scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code b
-            scalar | f16 d64 sm_90a | ptxas | code a; wmma | e4m3 d64 sm_90a | ptxas | code a
-            scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_89 | ptxas | code a
-            scalar | f16 d64 | kernel; wmma | f16 d64 | kernel",
-        |line| {
-            let mut rows: Vec<Row> = line.split("; ").map(row).collect();
-            fail_shared_code(&mut rows);
-            let failures: Vec<String> = rows.iter().flat_map(Row::failures).collect();
-            failures.join("\n")
-        },
+fn instances_that_compile_to_one_code_fail() {
+    assert_eq!(
+        failures_of([
+            "scalar | f16 d64 sm_90a | ptxas | code a",
+            "wmma | f16 d64 sm_90a | ptxas | code a",
+        ]),
+        [
+            "R1: the same machine code as wmma-qk-32x64: what tells them apart does nothing",
+            "R1: the same machine code as scalar-32x64: what tells them apart does nothing",
+        ]
     );
-    insta::assert_snapshot!(answers, @r#"
-        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code a
-            R1: the same machine code as wmma-qk-32x64: what tells them apart does nothing
-            R1: the same machine code as scalar-32x64: what tells them apart does nothing
-        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code b
-            -
-        scalar | f16 d64 sm_90a | ptxas | code a; wmma | e4m3 d64 sm_90a | ptxas | code a
-            -
-        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_89 | ptxas | code a
-            -
-        scalar | f16 d64 | kernel; wmma | f16 d64 | kernel
-            -
-        "#);
+}
+
+#[test]
+fn instances_that_compile_to_two_codes_pass() {
+    let failures = failures_of([
+        "scalar | f16 d64 sm_90a | ptxas | code a",
+        "wmma | f16 d64 sm_90a | ptxas | code b",
+    ]);
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+#[test]
+fn instances_of_two_element_types_may_have_one_code() {
+    let failures = failures_of([
+        "scalar | f16 d64 sm_90a | ptxas | code a",
+        "wmma | e4m3 d64 sm_90a | ptxas | code a",
+    ]);
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+#[test]
+fn instances_of_two_architectures_may_have_one_code() {
+    let failures = failures_of([
+        "scalar | f16 d64 sm_90a | ptxas | code a",
+        "wmma | f16 d64 sm_89 | ptxas | code a",
+    ]);
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+#[test]
+fn instances_that_were_not_compiled_have_no_code() {
+    let failures = failures_of(["scalar | f16 d64 | kernel", "wmma | f16 d64 | kernel"]);
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+#[test]
+fn variants_of_one_code_fail_with_all_their_spilled_bytes() {
     let mut stage = ladder().remove(0);
     for variant in &mut stage.variants {
         let ptxas = PtxasEntry {
