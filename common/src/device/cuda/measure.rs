@@ -8,9 +8,7 @@ use crate::telemetry::Reading;
 use crate::timing::race::race;
 use crate::timing::stats::{Summary, percentile};
 use crate::timing::sustained::{Load, Sustained};
-use crate::timing::{
-    self, Comparison, HostCheck, Measurement, Plan, Regime, falsifying_variable,
-};
+use crate::timing::{self, Comparison, HostCheck, Measurement, Plan, Regime, falsifying_variable};
 use cudarc::driver::sys::{self, CUlimit, CUresult};
 use cudarc::driver::{CudaEvent, DriverError};
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! Verdicts on runs and on differences, with what is to be done.
 
 use super::*;
+use crate::table::Subject;
 
 /// Returns the exit code and the verdict of a run on top of these sessions, and what is to be done.
 fn verdict_of(run: Run, sessions: &[Run]) -> String {
@@ -312,19 +313,19 @@ fn a_faster_and_a_slower_kernel_are_mixed() {
 }
 
 #[test]
-fn a_finding_of_the_sanitizer_is_a_regression() {
+fn a_finding_of_the_sanitizer_is_a_failure() {
     let new = complete().with_gate(WMMA, Kind::Sanitized, GateId::C7, Verdict::Fail);
     insta::assert_snapshot!(since(complete(), new), @"
-    REGRESSION since 1
+    FAIL since 1
     Look at the 1 regression since 1: `compare diff results DIR`.
     ");
 }
 
 #[test]
-fn spilled_bytes_are_a_regression() {
+fn spilled_bytes_are_a_failure() {
     let new = complete().built_throughout(96, 8);
     insta::assert_snapshot!(since(complete().built_throughout(96, 0), new), @"
-    REGRESSION since 1
+    FAIL since 1
     Look at the 6 regressions since 1: `compare diff results DIR`.
     ");
 }
@@ -418,13 +419,39 @@ fn a_required_row_that_is_missing_leaves_a_comparison_incomplete() {
 }
 
 #[test]
-fn a_regression_stands_before_a_required_row() {
+fn what_a_failing_variant_lacks_is_not_asked_for() {
     let overall = of_differences(&[required_row(), row_of(Change::Worse)]);
     insta::assert_snapshot!(with_actions(&overall), @"
-    1 REGRESSION: 1 worse, 1 not comparable
+    1 FAIL: 1 worse, 1 not comparable
+    Fix what newly fails; do not merge.
+    ");
+}
+
+#[test]
+fn what_another_variant_lacks_is_asked_for() {
+    let lacking = Difference {
+        subject: Subject::from(SCALAR),
+        ..required_row()
+    };
+    let failing = Difference {
+        subject: Subject::from(CPASYNC),
+        ..row_of(Change::Worse)
+    };
+    let overall = of_differences(&[lacking, failing]);
+    insta::assert_snapshot!(with_actions(&overall), @"
+    1 FAIL: 1 worse, 1 not comparable
     Fix what newly fails; do not merge.
     Measure what the base has and this lacks (`compare --full`, then `compare accept`), or state in the change that it is intended.
     ");
+}
+
+/// Returns a difference of a variant's time.
+fn time_of(change: Change) -> Difference {
+    Difference {
+        what: What::Metric(Metric::P50),
+        group: Group::Latency,
+        ..row_of(change)
+    }
 }
 
 #[test]
@@ -455,14 +482,23 @@ fn an_improvement_stands_behind_what_is_undecided() {
 }
 
 #[test]
-fn a_regression_and_an_improvement_are_mixed() {
+fn a_slower_kernel_and_a_faster_one_are_mixed() {
     let overall = of_differences(&[
-        row_of(Change::Worse),
-        row_of(Change::Better),
-        row_of(Change::Unchanged),
+        time_of(Change::Worse),
+        time_of(Change::Better),
+        time_of(Change::Unchanged),
     ]);
     insta::assert_snapshot!(with_actions(&overall), @"
     1 MIXED: 1 worse, 1 improved, 1 unchanged
+    Look at the regressions: undo them, or state in the change what they buy.
+    ");
+}
+
+#[test]
+fn a_gate_that_fails_is_a_failure_whatever_is_faster() {
+    let overall = of_differences(&[row_of(Change::Worse), time_of(Change::Better)]);
+    insta::assert_snapshot!(with_actions(&overall), @"
+    1 FAIL: 1 worse, 1 improved
     Fix what newly fails; do not merge.
     ");
 }

@@ -139,7 +139,7 @@ fn spilled_bytes_are_worse() {
     let base = with_five_blocks();
     let new = timed(US).built_throughout(96, 8);
     insta::assert_snapshot!(moved_of_scalar(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
     worse stage0-scalar/scalar-32x64 spilled bytes on f16 d64 sm_90a
     ");
@@ -162,7 +162,7 @@ fn spilled_bytes_in_less_time_are_worse() {
     let base = with_five_blocks();
     let new = faster_with_fewer_blocks(8);
     insta::assert_snapshot!(moved_of_scalar(&base, &new), @"
-    1 MIXED
+    1 FAIL
     worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
     improved stage0-scalar/scalar-32x64 p50 on mission f16 full
     worse stage0-scalar/scalar-32x64 spilled bytes on f16 d64 sm_90a
@@ -236,7 +236,7 @@ fn resources_of_another_nvcc_are_not_comparable() {
         };
     });
     insta::assert_snapshot!(moved_of_scalar(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
     not comparable stage0-scalar/scalar-32x64 resources on f16 d64 sm_90a
     ");

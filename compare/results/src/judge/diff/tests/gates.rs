@@ -9,7 +9,7 @@ fn a_gate_that_fails_now_is_worse() {
         .clone()
         .with_gate(WMMA, IN_EMULATOR, GateId::C3, Verdict::Fail);
     insta::assert_snapshot!(moved(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse stage0-scalar/wmma-qk-32x64 gate C3
     ");
 }
@@ -38,7 +38,7 @@ fn a_gate_that_fails_on_a_gpu_takes_times_and_claims_with_it() {
         .clone()
         .with_gate(WMMA, ON_GPU, GateId::C3, Verdict::Fail);
     insta::assert_snapshot!(moved(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse stage0-scalar/wmma-qk-32x64 gate C3
     not comparable stage0-scalar/wmma-qk claim wmma-qk p50 over stage0-scalar scalar on mission f16 full (required)
     not comparable stage0-scalar/wmma-qk-32x64 p50 on mission f16 full (required)
@@ -81,7 +81,7 @@ fn a_finding_of_the_sanitizer_is_worse() {
         .clone()
         .with_gate(CPASYNC, Kind::Sanitized, GateId::C7, Verdict::Fail);
     insta::assert_snapshot!(moved(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse stage1-cpasync/cpasync-32x64 gate C7
     ");
 }
@@ -94,7 +94,7 @@ fn a_finding_of_the_sanitizer_is_worse_where_the_base_was_not_sanitized() {
         .clean()
         .with_gate(CPASYNC, Kind::Sanitized, GateId::C7, Verdict::Fail);
     insta::assert_snapshot!(moved(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse stage1-cpasync/cpasync-32x64 gate C7
     ");
 }
@@ -135,7 +135,7 @@ fn a_gate_of_one_variants_resources_that_fails_now_is_worse() {
         Verdict::Fail,
     );
     insta::assert_snapshot!(moved(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse stage0-scalar/wmma-qk-32x64-k2 gate R1 on f16 d64 sm_90a
     ");
 }
@@ -150,7 +150,7 @@ fn a_planted_fault_that_survives_now_is_worse() {
         Verdict::Fail,
     );
     insta::assert_snapshot!(moved(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse self-test gate S1 on : zeros
     ");
 }
@@ -203,7 +203,7 @@ fn a_planted_fault_that_survived_is_required_again() {
         Verdict::Fail,
     );
     insta::assert_snapshot!(moved(&base, &new), @"
-    1 REGRESSION
+    1 FAIL
     worse self-test gate S1 on : zeros
     not comparable self-test gate S1 on : stale tile (required)
     ");
