@@ -124,25 +124,100 @@ pub unsafe fn trace(
     memory: Memory,
     selection: &Selection<'_>,
 ) -> Result<TraceReport, Fault> {
-    let all = launch.check()? as u64;
-    let clusters = match selection.blocks {
-        Some(blocks) => launch.check_blocks(blocks)?,
-        None => launch.clusters(all),
-    };
-    let layouts = Layouts::new(launch.schedule);
+    let clusters = clusters(launch, selection)?;
     let watch = selection.watch.clone().map(Arc::new);
     let shared_memory = Arc::new(memory);
-    let shared = Shared(launch);
-    let ends = clusters
+    let subject = Subject {
+        launch,
+        memory: &shared_memory,
+        watch: watch.as_ref(),
+        asked_byte: None,
+    };
+    // SAFETY: passed on.
+    let ends = unsafe { run_clusters(&subject, selection, &clusters) };
+    let summary = Summary {
+        launch,
+        all: launch.check()? as u64,
+        memory: &shared_memory,
+        watch: watch.as_deref(),
+    };
+    Ok(summary.report(&clusters, ends))
+}
+
+/// Runs the traced build of a kernel, and returns the place that stored byte `offset` of the buffer
+/// `name` last, with the lines that it was inlined into, innermost first. Of several blocks it is
+/// the last one in the order of the grid. Returns nothing if no thread has stored it.
+///
+/// # Errors
+///
+/// As [`trace`].
+///
+/// # Safety
+///
+/// As [`trace`].
+pub unsafe fn last_store(
+    launch: &Launch,
+    memory: Memory,
+    selection: &Selection<'_>,
+    name: &str,
+    offset: usize,
+) -> Result<Option<Vec<Place>>, Fault> {
+    let clusters = clusters(launch, selection)?;
+    let shared_memory = Arc::new(memory);
+    let subject = Subject {
+        launch,
+        memory: &shared_memory,
+        watch: None,
+        asked_byte: shared_memory.place_of(name, offset),
+    };
+    // SAFETY: passed on.
+    let ends = unsafe { run_clusters(&subject, selection, &clusters) };
+    let stores = ends.iter().filter_map(|end| end.outcome.last_store);
+    Ok(stores.last().map(|site| Places::default().get(site)))
+}
+
+/// Returns the first block of each cluster that is traced.
+fn clusters(launch: &Launch, selection: &Selection<'_>) -> Result<Vec<BlockIndex>, Fault> {
+    let all = launch.check()? as u64;
+    match selection.blocks {
+        Some(blocks) => launch.check_blocks(blocks),
+        None => Ok(launch.clusters(all)),
+    }
+}
+
+/// What is traced.
+struct Subject<'a> {
+    launch: &'a Launch,
+    memory: &'a Arc<Memory>,
+    watch: Option<&'a Arc<Watch>>,
+    /// The place of the byte whose last store is asked for.
+    asked_byte: Option<u32>,
+}
+
+/// Traces clusters, each named by its first block.
+///
+/// # Safety
+///
+/// As [`trace`].
+unsafe fn run_clusters(
+    subject: &Subject<'_>,
+    selection: &Selection<'_>,
+    clusters: &[BlockIndex],
+) -> Vec<End> {
+    let layouts = Layouts::new(subject.launch.schedule);
+    let shared = Shared(subject.launch);
+    let (memory, watch, asked_byte) = (subject.memory, subject.watch, subject.asked_byte);
+    clusters
         .par_iter()
         .map(|&first| {
             let mut outcome = Outcome::default();
             let tracing = Tracing {
-                memory: &shared_memory,
-                watch: watch.as_ref(),
+                memory,
+                watch,
                 fence_rule: selection.fence_rule,
                 operand_rule: selection.operand_rule,
                 deeds: selection.deeds,
+                asked_byte,
                 outcome: &mut outcome,
             };
             // SAFETY: passed on.
@@ -161,14 +236,7 @@ pub unsafe fn trace(
                 outcome,
             }
         })
-        .collect();
-    let summary = Summary {
-        launch,
-        all,
-        memory: &shared_memory,
-        watch: watch.as_deref(),
-    };
-    Ok(summary.report(&clusters, ends))
+        .collect()
 }
 
 /// The end of a cluster, whose first block is `first`.

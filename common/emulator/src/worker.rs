@@ -74,6 +74,7 @@ pub(crate) struct Tracing<'a> {
     pub(crate) fence_rule: FenceRule,
     pub(crate) operand_rule: OperandRule,
     pub(crate) deeds: &'a [&'static str],
+    pub(crate) asked_byte: Option<u32>,
     pub(crate) outcome: &'a mut Outcome,
 }
 
@@ -100,6 +101,7 @@ impl Tracing<'_> {
             fence_rule: self.fence_rule,
             operand_rule: self.operand_rule,
             deeds: self.deeds.to_vec(),
+            asked_byte: self.asked_byte,
         }
     }
 }

@@ -539,22 +539,16 @@ impl Case {
     ///
     /// A case that does not fit the kernel.
     pub fn judge(&self, program: &Program, suppress: Option<&Place>) -> Result<Verdict, CaseError> {
-        let mut image = Image::new(program, self)?;
-        let parameters = image.parameters.address().cast_const().cast();
-        // SAFETY: as in run.
-        let invocation = unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
-        let electing = invocation.electing(Election::Lowest);
-        let launch = electing.launch(&self.launch(SCHEDULES[0]));
         let selection = Selection {
             suppress,
             fence_rule: FenceRule::Path,
             operand_rule: OperandRule::OwnRows,
             ..Selection::default()
         };
-        let memory = image.memory(electing.variables());
-        // SAFETY: as in run; the table has all buffers.
-        let report = unsafe { emulator::trace::trace(&launch, memory, &selection) }
-            .map_err(|fault| CaseError::Launch(fault.to_string()))?;
+        let report = self.traced(program, |launch, memory| {
+            // SAFETY: as in run; the table has all buffers.
+            unsafe { emulator::trace::trace(launch, memory, &selection) }
+        })?;
         let mut verdict = Verdict {
             hazards: report.hazards,
             more_hazards: report.more_hazards,
@@ -569,6 +563,42 @@ impl Case {
             self.run_all(program, suppress, &mut verdict)?;
         }
         Ok(verdict)
+    }
+
+    /// Returns the place that stored a byte of an output last, under the first schedule; nothing if
+    /// no thread has stored it.
+    ///
+    /// # Errors
+    ///
+    /// A case that does not fit the kernel.
+    pub fn last_store(
+        &self,
+        program: &Program,
+        buffer: &str,
+        byte: usize,
+    ) -> Result<Option<Place>, CaseError> {
+        let selection = Selection::default();
+        let places = self.traced(program, |launch, memory| {
+            // SAFETY: as in judge.
+            unsafe { emulator::trace::last_store(launch, memory, &selection, buffer, byte) }
+        })?;
+        Ok(places.and_then(|innermost| innermost.into_iter().next()))
+    }
+
+    /// Calls `trace` with the launch under the first schedule, and the memory that it may touch.
+    fn traced<T>(
+        &self,
+        program: &Program,
+        trace: impl FnOnce(&Launch, Memory) -> Result<T, Fault>,
+    ) -> Result<T, CaseError> {
+        let mut image = Image::new(program, self)?;
+        let parameters = image.parameters.address().cast_const().cast();
+        // SAFETY: as in run.
+        let invocation = unsafe { Invocation::new(program, parameters, self.dynamic_shared_bytes) };
+        let electing = invocation.electing(Election::Lowest);
+        let launch = electing.launch(&self.launch(SCHEDULES[0]));
+        let memory = image.memory(electing.variables());
+        trace(&launch, memory).map_err(|fault| CaseError::Launch(fault.to_string()))
     }
 
     fn run_all(

@@ -172,7 +172,7 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
         more_hazards: verdict.more_hazards,
         schedules: findings(&verdict),
         assumptions: assumptions(&verdict),
-        unexpected: unexpected(&launch_file.expected, &case, &verdict),
+        unexpected: unexpected(&program, &launch_file.expected, &case, &verdict)?,
         explored: None,
         is_interrupted: false,
         synchronisation: verdict.sync_sites.len(),
@@ -282,28 +282,37 @@ fn assumptions(verdict: &Verdict) -> Vec<String> {
     elections.collect()
 }
 
-/// Compares outputs with what the launch file expects.
-fn unexpected(expected: &[Expected], case: &Case, verdict: &Verdict) -> Vec<String> {
+/// Compares outputs with what the launch file expects. A line names the first element that differs,
+/// and the place that stored it last.
+fn unexpected(
+    program: &Program,
+    expected: &[Expected],
+    case: &Case,
+    verdict: &Verdict,
+) -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     let outputs = case.buffers.iter().filter(|buffer| buffer.is_output);
     for (buffer, bytes) in outputs.zip(&verdict.outputs) {
         for wanted in expected.iter().filter(|it| it.buffer == buffer.name) {
             let values = buffer.element.decode(bytes);
-            let wrong = values.iter().enumerate().find(|&(index, value)| {
-                let value_wanted = wanted.values[index % wanted.values.len().max(1)];
-                // A NaN is never within a tolerance.
-                let is_close = (value - value_wanted).abs() <= wanted.tolerance;
-                !is_close
-            });
-            if let Some((index, value)) = wrong {
-                lines.push(format!(
-                    "element {index} of `{}` is {value}, beyond {} of what is expected",
-                    buffer.name, wanted.tolerance
-                ));
-            }
+            let Some(index) = wanted.first_difference(&values) else {
+                continue;
+            };
+            let byte = index * buffer.element.bytes();
+            let stored = match case.last_store(program, &buffer.name, byte)? {
+                Some(place) => format!("it was last stored at {place}"),
+                None => "no thread has stored it".to_owned(),
+            };
+            lines.push(format!(
+                "element {index} of `{}` is {}, beyond {} of {}, which is expected: {stored}",
+                buffer.name,
+                values[index],
+                wanted.tolerance,
+                wanted.value(index)
+            ));
         }
     }
-    lines
+    Ok(lines)
 }
 
 /// Removes each synchronisation once, and names those whose removal changes nothing. It ends early

@@ -197,6 +197,12 @@ impl Memory {
             .position(|it| address.wrapping_sub(it.start) < it.bytes)
     }
 
+    /// Returns the place of a byte of the allocation with this name.
+    pub(crate) fn place_of(&self, name: &str, offset: usize) -> Option<u32> {
+        let allocation = self.allocations.iter().find(|it| it.name == name)?;
+        (offset < allocation.bytes).then(|| allocation.base + offset as u32)
+    }
+
     pub(crate) fn locate(&self, place: u32) -> Option<(&Allocation, usize)> {
         let allocation = self.allocations.iter().rev().find(|it| it.base <= place)?;
         Some((allocation, (place - allocation.base) as usize))

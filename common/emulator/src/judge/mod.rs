@@ -141,6 +141,8 @@ pub(crate) struct Setup {
     pub(crate) operand_rule: OperandRule,
     /// The operations of which the order is noted.
     pub(crate) deeds: Vec<&'static str>,
+    /// The place of a byte of global memory whose last store is asked for.
+    pub(crate) asked_byte: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -154,6 +156,8 @@ pub(crate) struct Outcome {
     pub(crate) sightings: Vec<Sighting>,
     pub(crate) trail: Trail,
     pub(crate) deeds: Vec<RawDeed>,
+    /// The site of the last store to the byte that is asked for.
+    pub(crate) last_store: Option<u32>,
 }
 
 /// The order that a strong operation makes with those of other threads at the same address.
@@ -627,6 +631,10 @@ impl Judge {
         let is_write = operation.how.is_write();
         if is_write && let Some(copy) = self.copies.reads(place, bytes) {
             self.report_copy_source(place, copy, operation);
+        }
+        let asked_byte = self.setup().asked_byte;
+        if is_write && asked_byte.is_some_and(|asked| asked.wrapping_sub(place) < bytes as u32) {
+            self.outcome.last_store = Some(operation.site);
         }
         self.global.touch(
             &mut self.order,

@@ -220,6 +220,7 @@ impl Run {
             fence_rule,
             operand_rule: OperandRule::default(),
             deeds: vec![],
+            asked_byte: None,
         });
         let fetcher = judge.agent();
         Self {

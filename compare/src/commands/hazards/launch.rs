@@ -107,6 +107,24 @@ pub struct Expected {
     pub tolerance: f64,
 }
 
+impl Expected {
+    /// Returns the value that an element should have.
+    pub fn value(&self, index: usize) -> f64 {
+        self.values[index % self.values.len()]
+    }
+
+    /// Returns the first element that is not within the tolerance. A NaN never is.
+    pub fn first_difference(&self, values: &[f64]) -> Option<usize> {
+        let mut pairs = values.iter().enumerate();
+        pairs.position(|(index, value)| {
+            let wanted = self.value(index);
+            // Infinities are equal, and their difference is a NaN.
+            let is_close = *value == wanted || (value - wanted).abs() <= self.tolerance;
+            !is_close
+        })
+    }
+}
+
 impl LaunchFile {
     /// Reads a launch file; an error begins with the path and the line.
     pub fn parse(path: &Path, text: &str) -> anyhow::Result<Self> {
@@ -135,6 +153,9 @@ impl LaunchFile {
             let is_output = |buffer: &&Buffer| buffer.name == expected.buffer && buffer.is_output;
             if !buffers.iter().any(|buffer| is_output(&buffer)) {
                 bail!("`expect` names `{}`, which is no output", expected.buffer);
+            }
+            if expected.values.is_empty() {
+                bail!("`expect` has no values for `{}`", expected.buffer);
             }
         }
         Ok(Case {

@@ -115,6 +115,48 @@ fn an_output_that_is_not_expected_is_red() {
     );
 }
 
+/// Returns the arguments that name a kernel and a launch file of the repository.
+fn committed(kernel_name: &str, launch_name: &str) -> HazardsArgs {
+    HazardsArgs {
+        kernel: Path::new(KERNELS).join(kernel_name),
+        launch: Path::new(KERNELS).join(launch_name),
+        suppress: false,
+        schedules: 0,
+        json: false,
+        annotations: false,
+    }
+}
+
+#[test]
+fn initialisers_that_nvcc_has_lost_are_a_wrong_output_with_its_source_line() {
+    let args = committed("array_initialisers.ptx", "by_member_initialisers.toml");
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Fail, "{}", answer.text);
+    let finding = "element 2 of `maxima` is 0, beyond 0 of -3, which is expected: it was last \
+                   stored at kernels/array_initialisers.cu:28";
+    assert_eq!(answer.text, finding);
+}
+
+#[test]
+fn a_named_function_initialises_what_nvcc_keeps() {
+    let args = committed("array_initialisers.ptx", "by_named_function.toml");
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+}
+
+#[test]
+fn an_infinity_that_is_expected_is_met() {
+    let folder = TempDir::new().unwrap();
+    let launch = kernel("by_named_function.toml").replace("-3.0", "-inf");
+    let answer = hazards(&arguments(
+        &folder,
+        &kernel("array_initialisers.ptx"),
+        &launch,
+    ));
+    let text = answer.unwrap().text;
+    assert!(text.contains("no hazard"), "{text}");
+}
+
 #[test]
 fn every_removal_is_noticed_and_json_says_so() {
     let folder = TempDir::new().unwrap();
@@ -214,6 +256,10 @@ fn a_launch_that_does_not_fit_is_refused() {
         ),
         ("grid = 1\nblock = 128\nblok = 1\n", "unknown field `blok`"),
         ("grid = []\nblock = 128\n", "one to three sizes"),
+        (
+            &format!("{BARRIER_LAUNCH}[[expect]]\nbuffer = 'to'\nvalues = []\n"),
+            "`expect` has no values for `to`",
+        ),
     ] {
         let folder = TempDir::new().unwrap();
         let error = hazards(&arguments(&folder, &kernel("barrier.ptx"), launch)).unwrap_err();
