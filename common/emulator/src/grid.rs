@@ -146,6 +146,7 @@ fn check_extent(name: &str, extent: Extent, limit: Extent) -> Result<(), Fault> 
     Ok(())
 }
 
-fn volume(extent: Extent) -> u64 {
-    extent.iter().map(|&size| u64::from(size)).product()
+pub(crate) fn volume(extent: Extent) -> u64 {
+    let sizes = extent.iter().map(|&size| u64::from(size));
+    sizes.fold(1, u64::saturating_mul)
 }

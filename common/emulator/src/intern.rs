@@ -1,6 +1,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
+use crate::judge::memory_use::{of_list, of_table};
+
 /// Hasher for keys of a few integers that nobody chooses maliciously.
 #[derive(Default)]
 pub(crate) struct IntegerHasher(u64);
@@ -65,6 +67,11 @@ impl<T: Copy + Eq + Hash> Interner<T> {
     #[inline]
     pub(crate) fn value(&self, number: u32) -> T {
         self.values[number as usize - 1]
+    }
+
+    /// Returns the bytes that it holds, used or not.
+    pub(crate) fn bytes(&self) -> usize {
+        of_table(&self.numbers) + of_list(&self.values)
     }
 
     pub(crate) fn clear(&mut self) {

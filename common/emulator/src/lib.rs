@@ -28,6 +28,7 @@ mod crash;
 mod extent;
 mod fault;
 mod ffi;
+pub mod footprint;
 mod grid;
 pub mod guest;
 mod intern;

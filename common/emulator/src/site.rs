@@ -21,6 +21,12 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Literal(*const c_char);
 
+// SAFETY: a Literal is made from a &'static CStr, or by the shim from a string literal of the kernel's
+// build: it is never changed or freed.
+unsafe impl Send for Literal {}
+// SAFETY: likewise.
+unsafe impl Sync for Literal {}
+
 type Files = HashMap<String, &'static CStr>;
 
 static FILES: LazyLock<Mutex<Files>> = LazyLock::new(Mutex::default);

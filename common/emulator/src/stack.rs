@@ -22,6 +22,10 @@ const STAGGER_BYTES: usize = 9 * 64;
 const POISONED_BYTES: usize = 4 * 1024;
 const POISONED_BYTES_TRACED: usize = 16 * 1024;
 
+/// The bytes that a traced thread uses: those that are poisoned, within whole pages, and one page
+/// more for what lies below the frames of the interpreter.
+pub(crate) const USED_BYTES: usize = POISONED_BYTES_TRACED + 3 * PAGE_BYTES;
+
 pub(crate) struct LaneStack {
     memory: DefaultStack,
     offset: usize,

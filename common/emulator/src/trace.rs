@@ -8,16 +8,17 @@
 //! operations order nothing. `GLOSSARY.md` defines the words and the counters.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
 use crate::extent::BlockIndex;
 use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch};
+use crate::judge::between::{Between, ClusterRun};
 use crate::judge::deeds::{RawDeed, RawTile};
 use crate::judge::describe::describe_all;
-use crate::judge::global::{Run, RunKind};
+use crate::judge::global::Run;
 use crate::judge::hint::Hint;
 use crate::judge::observed::{KeyCount, Mark, Sighting};
 use crate::judge::operation::Bytes;
@@ -56,6 +57,9 @@ pub struct Selection<'a> {
     pub operand_rule: OperandRule,
     /// The operations of which the order is noted, by the names of their functions.
     pub deeds: &'a [&'static str],
+    /// The bytes of host memory for what is remembered of the accesses of a cluster; a trace that
+    /// takes more ends. `None` for no limit.
+    pub history: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,14 +138,14 @@ pub unsafe fn trace(
         asked_byte: None,
     };
     // SAFETY: passed on.
-    let ends = unsafe { run_clusters(&subject, selection, &clusters) };
+    let traced = unsafe { run_clusters(&subject, selection, &clusters) }?;
     let summary = Summary {
         launch,
         all: launch.check()? as u64,
         memory: &shared_memory,
-        watch: watch.as_deref(),
+        is_watched: watch.is_some(),
     };
-    Ok(summary.report(&clusters, ends))
+    Ok(summary.report(&clusters, traced))
 }
 
 /// Runs the traced build of a kernel, and returns the place that stored byte `offset` of the buffer
@@ -161,7 +165,7 @@ pub unsafe fn last_store(
     selection: &Selection<'_>,
     name: &str,
     offset: usize,
-) -> Result<Option<Vec<Place>>, Fault> {
+) -> Result<Vec<Place>, Fault> {
     let clusters = clusters(launch, selection)?;
     let shared_memory = Arc::new(memory);
     let subject = Subject {
@@ -171,9 +175,10 @@ pub unsafe fn last_store(
         asked_byte: shared_memory.place_of(name, offset),
     };
     // SAFETY: passed on.
-    let ends = unsafe { run_clusters(&subject, selection, &clusters) };
-    let stores = ends.iter().filter_map(|end| end.outcome.last_store);
-    Ok(stores.last().map(|site| Places::default().get(site)))
+    let traced = unsafe { run_clusters(&subject, selection, &clusters) }?;
+    let mut stores = traced.ends.iter().rev();
+    let last = stores.find_map(|end| end.outcome.last_store);
+    Ok(last.map_or_else(Vec::new, |site| Places::default().get(site)))
 }
 
 /// Returns the first block of each cluster that is traced.
@@ -196,6 +201,10 @@ struct Subject<'a> {
 
 /// Traces clusters, each named by its first block.
 ///
+/// # Errors
+///
+/// What is remembered of a cluster, or its stacks, takes more memory than there may be.
+///
 /// # Safety
 ///
 /// As [`trace`].
@@ -203,13 +212,15 @@ unsafe fn run_clusters(
     subject: &Subject<'_>,
     selection: &Selection<'_>,
     clusters: &[BlockIndex],
-) -> Vec<End> {
+) -> Result<Traced, Fault> {
     let layouts = Layouts::new(subject.launch.schedule);
     let shared = Shared(subject.launch);
     let (memory, watch, asked_byte) = (subject.memory, subject.watch, subject.asked_byte);
-    clusters
-        .par_iter()
-        .map(|&first| {
+    let between = Arc::new(Mutex::new(Between::default()));
+    let found = Mutex::new(Hazards::default());
+    let numbered = clusters.par_iter().enumerate();
+    let ends = numbered
+        .map(|(number, &first)| {
             let mut outcome = Outcome::default();
             let tracing = Tracing {
                 memory,
@@ -218,6 +229,9 @@ unsafe fn run_clusters(
                 operand_rule: selection.operand_rule,
                 deeds: selection.deeds,
                 asked_byte,
+                between: &between,
+                number: number as u32,
+                history: selection.history,
                 outcome: &mut outcome,
             };
             // SAFETY: passed on.
@@ -230,19 +244,58 @@ unsafe fn run_clusters(
                     Some(tracing),
                 )
             };
-            End {
-                first,
-                result: result.map(|_| ()),
-                outcome,
+            let hazards = std::mem::take(&mut outcome.hazards);
+            let is_out_of_bounds = hazards.is_out_of_bounds();
+            locked(&found).merge(hazards, number as u32);
+            if outcome.has_outgrown {
+                return Err(outgrown(selection.history));
+            }
+            match result {
+                Err(fault @ Fault::NoMemory { .. }) => Err(fault),
+                _ => Ok(End {
+                    first,
+                    result: result.map(|_| ()),
+                    is_out_of_bounds,
+                    outcome,
+                }),
             }
         })
-        .collect()
+        .collect::<Result<_, Fault>>()?;
+    let touched = std::mem::take(&mut *locked(&between));
+    Ok(Traced {
+        ends,
+        touched,
+        hazards: found.into_inner().unwrap_or_else(PoisonError::into_inner),
+    })
+}
+
+fn outgrown(most: Option<usize>) -> Fault {
+    Fault::NoMemory {
+        what: "what the judge remembers of a block's accesses".to_owned(),
+        error: format!("it takes more than {} bytes", most.unwrap_or_default()),
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a traced launch has left.
+struct Traced {
+    /// The end of each cluster, in order.
+    ends: Vec<End>,
+    /// What the clusters have touched.
+    touched: Between,
+    /// What was found within clusters.
+    hazards: Hazards,
 }
 
 /// The end of a cluster, whose first block is `first`.
 struct End {
     first: BlockIndex,
     result: Result<(), Fault>,
+    /// Whether an access outside of memory was found.
+    is_out_of_bounds: bool,
     outcome: Outcome,
 }
 
@@ -252,38 +305,42 @@ struct Summary<'a> {
     /// The number of its blocks.
     all: u64,
     memory: &'a Memory,
-    watch: Option<&'a Watch>,
+    is_watched: bool,
 }
 
 impl Summary<'_> {
-    fn report(&self, clusters: &[BlockIndex], ends: Vec<End>) -> TraceReport {
+    fn report(&self, clusters: &[BlockIndex], traced: Traced) -> TraceReport {
+        let Traced {
+            ends,
+            mut touched,
+            mut hazards,
+        } = traced;
         let mut observer = Observer::default();
-        let mut hazards = Hazards::default();
         let mut stopped = Vec::new();
         let counted = self.count(&ends);
-        let (mut syncs, mut runs) = (BTreeSet::new(), Vec::new());
-        let mut deeds = Vec::new();
-        for (index, end) in ends.into_iter().enumerate() {
+        let (mut syncs, mut deeds) = (BTreeSet::new(), Vec::new());
+        for end in ends {
             let End {
                 first,
                 result,
+                is_out_of_bounds,
                 outcome,
             } = end;
             match result {
                 Ok(()) | Err(Fault::Hazard { .. }) => {}
                 // The trace has seen the access itself.
-                Err(Fault::SharedOverflow { .. }) if outcome.hazards.is_out_of_bounds() => {}
+                Err(Fault::SharedOverflow { .. }) if is_out_of_bounds => {}
                 Err(fault) => stopped.push((fault.block().unwrap_or(first), fault)),
             }
-            if let Some(watch) = self.watch {
-                observer.add(self.launch, first, watch, self.memory, &outcome);
+            if self.is_watched {
+                observer.add(self.launch, first, self.memory, &outcome);
             }
-            hazards.merge(outcome.hazards);
             deeds.extend(outcome.deeds.into_iter().map(|deed| (first, deed)));
             syncs.extend(outcome.syncs);
-            runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
         }
-        compare_blocks(self.launch, clusters, runs, &mut hazards);
+        for runs in touched.take_pages() {
+            compare_blocks(self.launch, clusters, &runs, &mut hazards);
+        }
 
         let mut places = Places::default();
         let mut described = describe_all(&hazards, self.memory, &mut places);
@@ -376,14 +433,7 @@ struct Observer {
 }
 
 impl Observer {
-    fn add(
-        &mut self,
-        launch: &Launch,
-        cluster: BlockIndex,
-        watch: &Watch,
-        memory: &Memory,
-        outcome: &Outcome,
-    ) {
+    fn add(&mut self, launch: &Launch, cluster: BlockIndex, memory: &Memory, outcome: &Outcome) {
         let first_way = self.ways.len();
         for sighting in &outcome.sightings {
             self.add_value(launch, cluster, first_way, sighting);
@@ -391,18 +441,7 @@ impl Observer {
         if !outcome.sightings.is_empty() {
             self.add_trail(memory, outcome);
         }
-        for run in &outcome.runs {
-            let Some((allocation, offset)) = memory.locate(run.start) else {
-                continue;
-            };
-            if run.kind != RunKind::Read
-                && allocation.name == "o"
-                && offset < watch.output.end
-                && offset + run.bytes as usize > watch.output.start
-            {
-                self.stores.insert(run.site);
-            }
-        }
+        self.stores.extend(&outcome.writers);
     }
 
     fn add_value(
@@ -525,29 +564,30 @@ fn describe_stops(stopped: Vec<(BlockIndex, Fault)>) -> Vec<Hazard> {
     hazards
 }
 
-/// Reports races between clusters, which are always concurrent. `blocks`: the first of each.
+/// Reports races between clusters, which are always concurrent, from their runs by start. `blocks`:
+/// the first of each cluster.
 fn compare_blocks(
     launch: &Launch,
     blocks: &[BlockIndex],
-    mut runs: Vec<(usize, Run)>,
+    runs: &[ClusterRun],
     hazards: &mut Hazards,
 ) {
-    runs.sort_by_key(|(block, run)| (run.start, *block, run.kind));
-    let mut open: Vec<(usize, Run)> = Vec::new();
-    for (block, run) in runs {
-        open.retain(|(_, other)| other.end() > run.start);
-        for &(other_block, other) in &open {
-            if other_block == block || !run.kind.conflicts(other.kind) {
+    let mut open: Vec<ClusterRun> = Vec::new();
+    for &now in runs {
+        let run = now.run;
+        open.retain(|other| other.run.end() > run.start);
+        for &other in &open {
+            if other.cluster == now.cluster || !run.kind.conflicts(other.run.kind) {
                 continue;
             }
-            let (first, second) = if other_block <= block {
-                ((other_block, other), (block, run))
+            let (first, second) = if other.cluster <= now.cluster {
+                (other, now)
             } else {
-                ((block, run), (other_block, other))
+                (now, other)
             };
-            let bytes = run.end().min(other.end()) - run.start;
-            let (first_block, first_side) = side(launch, blocks[first.0], &first.1);
-            let (second_block, second_side) = side(launch, blocks[second.0], &second.1);
+            let bytes = run.end().min(other.run.end()) - run.start;
+            let (first_block, first_side) = side(launch, blocks[first.cluster], &first.run);
+            let (second_block, second_side) = side(launch, blocks[second.cluster], &second.run);
             let raw = Raw {
                 other_block: Some(second_block),
                 ..Raw::new(
@@ -560,7 +600,7 @@ fn compare_blocks(
             };
             hazards.add(first_block, raw);
         }
-        open.push((block, run));
+        open.push(now);
     }
 }
 

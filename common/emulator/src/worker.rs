@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use corosensei::{Coroutine, CoroutineResult};
 
@@ -14,6 +14,7 @@ use crate::crash::Watchdog;
 use crate::extent::BlockIndex;
 use crate::fault::{Fault, Place};
 use crate::grid::Launch;
+use crate::judge::between::Between;
 use crate::judge::clocks::FenceRule;
 use crate::judge::memory::Memory;
 use crate::judge::observed::Watch;
@@ -75,6 +76,10 @@ pub(crate) struct Tracing<'a> {
     pub(crate) operand_rule: OperandRule,
     pub(crate) deeds: &'a [&'static str],
     pub(crate) asked_byte: Option<u32>,
+    pub(crate) between: &'a Arc<Mutex<Between>>,
+    /// The cluster's number in the launch.
+    pub(crate) number: u32,
+    pub(crate) history: Option<usize>,
     pub(crate) outcome: &'a mut Outcome,
 }
 
@@ -102,6 +107,9 @@ impl Tracing<'_> {
             operand_rule: self.operand_rule,
             deeds: self.deeds.to_vec(),
             asked_byte: self.asked_byte,
+            between: Arc::clone(self.between),
+            cluster_number: self.number,
+            history: self.history,
         }
     }
 }

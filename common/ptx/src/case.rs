@@ -94,6 +94,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// Returns its bytes, or the largest number where they are more.
+    pub fn bytes(&self) -> u64 {
+        (self.elements as u64).saturating_mul(self.element.bytes() as u64)
+    }
+
     fn image(&self) -> Vec<u8> {
         if let Filling::Bytes(bytes) = &self.filling {
             return bytes.clone();
@@ -176,6 +181,9 @@ pub struct Case {
     pub dynamic_shared_bytes: usize,
     pub buffers: Vec<Buffer>,
     pub arguments: Vec<Argument>,
+    /// The bytes of host memory for what is remembered of the accesses of a cluster; `None` for no
+    /// limit.
+    pub history: Option<usize>,
 }
 
 /// A case that does not fit its kernel.
@@ -198,6 +206,11 @@ pub enum CaseError {
         takes: usize,
         has: usize,
     },
+    #[error(
+        "the buffers take {bytes} bytes in whole pages, and those of a judged launch fit in 4 GiB: \
+         make them smaller"
+    )]
+    TooLarge { bytes: u64 },
     #[error("a part of an argument reaches byte {end} of {bytes}")]
     Part { end: usize, bytes: usize },
     #[error("the tensor map over `{buffer}`: {error}")]
@@ -221,10 +234,13 @@ pub enum CaseError {
     },
     #[error("{0}")]
     Launch(String),
+    /// The host's memory, or that which the case gives, does not do.
+    #[error("{0}")]
+    NoMemory(String),
 }
 
 /// The boundary of buffers and parameters.
-const ALIGNMENT: usize = 1024;
+pub(crate) const ALIGNMENT: usize = 1024;
 
 /// Bytes on a boundary.
 struct Aligned {
@@ -264,6 +280,7 @@ struct Image<'a> {
 impl<'a> Image<'a> {
     fn new(program: &Program, case: &'a Case) -> Result<Self, CaseError> {
         check_fillings(&case.buffers)?;
+        check_size(&case.buffers, program.globals.len() as u64)?;
         let mut buffers: Vec<Aligned> = case
             .buffers
             .iter()
@@ -323,7 +340,7 @@ impl<'a> Image<'a> {
 
 fn check_fillings(buffers: &[Buffer]) -> Result<(), CaseError> {
     for buffer in buffers {
-        let takes = buffer.elements * buffer.element.bytes();
+        let takes = usize::try_from(buffer.bytes()).unwrap_or(usize::MAX);
         if let Filling::Bytes(bytes) = &buffer.filling
             && bytes.len() != takes
         {
@@ -333,6 +350,19 @@ fn check_fillings(buffers: &[Buffer]) -> Result<(), CaseError> {
                 has: bytes.len(),
             });
         }
+    }
+    Ok(())
+}
+
+/// Refuses more than the judge has places for.
+fn check_size(buffers: &[Buffer], variables: u64) -> Result<(), CaseError> {
+    const PAGE_BYTES: u64 = 4096;
+    // Each begins and ends within a page.
+    let sizes = buffers.iter().map(Buffer::bytes).chain([variables]);
+    let pages = sizes.map(|bytes| bytes.saturating_add(2 * PAGE_BYTES));
+    let bytes = pages.fold(0, u64::saturating_add);
+    if bytes > u64::from(u32::MAX) {
+        return Err(CaseError::TooLarge { bytes });
     }
     Ok(())
 }
@@ -481,6 +511,12 @@ impl Verdict {
     }
 }
 
+/// What is remembered of a place, for each thread of a cluster.
+const HISTORY_BYTES_PER_PLACE: usize = 48;
+
+const LEAST_HISTORY_BYTES: usize = 1 << 20;
+const MOST_HISTORY_BYTES: usize = 256 << 20;
+
 /// The bytes of each output.
 type Outputs = Vec<Vec<u8>>;
 
@@ -496,7 +532,8 @@ type Ran = Result<Ended, Fault>;
 unsafe extern "C-unwind" fn no_body(_: *const std::ffi::c_void) {}
 
 impl Case {
-    fn launch(&self, schedule: Schedule) -> Launch {
+    /// Returns the launch, without a body and the shared variables of one.
+    pub(crate) fn launch(&self, schedule: Schedule) -> Launch {
         Launch {
             entry: no_body,
             params: std::ptr::null(),
@@ -543,6 +580,7 @@ impl Case {
             suppress,
             fence_rule: FenceRule::Path,
             operand_rule: OperandRule::OwnRows,
+            history: self.history,
             ..Selection::default()
         };
         let report = self.traced(program, |launch, memory| {
@@ -565,6 +603,16 @@ impl Case {
         Ok(verdict)
     }
 
+    /// Returns the bytes of host memory that what is remembered of the accesses of a cluster is
+    /// reckoned to take, where the case sets no limit.
+    pub fn history_bytes(&self, program: &Program) -> usize {
+        let threads = self.block.into_iter().fold(1, u32::saturating_mul);
+        let together = threads.saturating_mul(self.cluster) as usize;
+        let reckoned = together.saturating_mul(HISTORY_BYTES_PER_PLACE * program.steps.len());
+        self.history
+            .unwrap_or(reckoned.clamp(LEAST_HISTORY_BYTES, MOST_HISTORY_BYTES))
+    }
+
     /// Returns the place that stored a byte of an output last, under the first schedule; nothing if
     /// no thread has stored it.
     ///
@@ -577,12 +625,15 @@ impl Case {
         buffer: &str,
         byte: usize,
     ) -> Result<Option<Place>, CaseError> {
-        let selection = Selection::default();
+        let selection = Selection {
+            history: self.history,
+            ..Selection::default()
+        };
         let places = self.traced(program, |launch, memory| {
             // SAFETY: as in judge.
             unsafe { emulator::trace::last_store(launch, memory, &selection, buffer, byte) }
         })?;
-        Ok(places.and_then(|innermost| innermost.into_iter().next()))
+        Ok(places.into_iter().next())
     }
 
     /// Calls `trace` with the launch under the first schedule, and the memory that it may touch.
@@ -598,7 +649,10 @@ impl Case {
         let electing = invocation.electing(Election::Lowest);
         let launch = electing.launch(&self.launch(SCHEDULES[0]));
         let memory = image.memory(electing.variables());
-        trace(&launch, memory).map_err(|fault| CaseError::Launch(fault.to_string()))
+        trace(&launch, memory).map_err(|fault| match fault {
+            Fault::NoMemory { .. } => CaseError::NoMemory(fault.to_string()),
+            _ => CaseError::Launch(fault.to_string()),
+        })
     }
 
     fn run_all(

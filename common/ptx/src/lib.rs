@@ -9,6 +9,7 @@ mod execute;
 pub mod explore;
 pub mod instructions;
 mod isa;
+pub mod memory;
 mod parse;
 mod program;
 mod slots;

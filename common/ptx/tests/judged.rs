@@ -30,6 +30,7 @@ fn case(threads: u32, buffers: Vec<Buffer>, arguments: Vec<Argument>) -> Case {
         dynamic_shared_bytes: 0,
         buffers,
         arguments,
+        history: None,
     }
 }
 

@@ -39,6 +39,7 @@ fn launch() -> Case {
             buffer("maxima", Filling::Unset, true),
         ],
         arguments: arguments.to_vec(),
+        history: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the system lets this process have. Too little is the machine's fault, never a stage's.
 
-mod memory;
+pub mod memory;
 
 use self::memory::{Available, System};
 use super::machine::processors;

@@ -2,6 +2,7 @@
 
 mod annotations;
 mod launch;
+mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +13,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use launch::{Expected, LaunchFile};
 use measure::interrupt::interrupted;
-use ptx::case::{Case, Failure, Finding, Verdict};
+use memory::{Limit, Prepared};
+use ptx::case::{Case, CaseError, Failure, Finding, Verdict};
 use ptx::explore::Exploration;
+use ptx::memory::Bytes;
 use ptx::{Hazard, Module, Program};
 use results::judge::verdict::Exit;
 use serde::Serialize;
@@ -36,6 +39,8 @@ The launch file is TOML:
   [[argument]]  buffer = 'to'
   [[argument]]  map = { buffer = 'k', extents = [64, 24], strides = [128], box = [64, 8], swizzle = \
 128 }
+  [[argument]]  map = { buffer = 'v', extents = [64, 8, 3], strides = [128, 1024], box = [64, 4, 2], \
+swizzle = 128 }
   [[argument]]  type = 'i32'  value = 3
   [[argument]]  bytes = 24    parts = [{ at = 8, buffer = 'k', offset = 64 }, { at = 16, hex = '0c00' }]
   [[expect]]    buffer = 'to' values = [16.0]   tolerance = 0.01
@@ -48,11 +53,16 @@ Examples:
                                                 in a workflow of GitHub: shows each at its line
   compare hazards kernel.ptx --launch launch.toml --schedules 1000
                                                 and runs more orders, for flags, tickets and phases
+  compare hazards kernel.ptx --launch launch.toml --memory 4GiB
+                                                takes no more memory than that
+
+The memory that a judgement takes at most is said on standard error before it begins. One that takes more than the
+machine has free, or than --memory, is refused.
 
 Exit codes:
   0  nothing was found
   1  a hazard, a deadlock, an output that differs, or a removal that nothing notices
-  2  wrong usage, or a file that cannot be read
+  2  wrong usage, a file that cannot be read, or too little memory
   130  interrupted: what --suppress or --schedules found until then is printed";
 
 #[derive(Clone, Debug, Args)]
@@ -70,6 +80,9 @@ pub struct HazardsArgs {
     /// Run up to N more orders of warps: all in which a warp gives way once, then twice, and so on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub schedules: usize,
+    /// The most memory that the judgement may take [default: what this machine has free]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Bytes>,
     /// Print one object of JSON
     #[arg(long)]
     pub json: bool,
@@ -82,6 +95,8 @@ pub struct HazardsArgs {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Report {
     entry: String,
+    /// The host memory that the judgement takes at most.
+    memory_bytes: u64,
     hazards: Vec<String>,
     more_hazards: usize,
     schedules: Vec<String>,
@@ -162,17 +177,47 @@ impl Report {
 /// Judges a kernel.
 pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
     let (program, launch_file) = read(args)?;
-    let case = launch_file
+    let launch = launch_file
         .case(program.cluster())
         .with_context(|| args.launch.display().to_string())?;
-    let verdict = judge(&program, &case, &args.launch)?;
+    let limit = Limit::of(args.memory);
+    let mut prepared = Prepared::new(&program, launch, args.schedules, limit);
+    loop {
+        let Prepared { case, needs } = &prepared;
+        needs
+            .check()
+            .with_context(|| args.launch.display().to_string())?;
+        eprintln!("{}", needs.line());
+        let expected = &launch_file.expected;
+        let answer =
+            needs.with_workers(|| judged(args, &program, expected, case, needs.bytes()))?;
+        let is_short = answer
+            .as_ref()
+            .is_err_and(|error| matches!(error.downcast_ref(), Some(CaseError::NoMemory(_))));
+        match prepared.with_more(&program) {
+            Some(more) if is_short => prepared = more,
+            _ => return answer,
+        }
+    }
+}
+
+/// Judges a kernel whose memory was found to do.
+fn judged(
+    args: &HazardsArgs,
+    program: &Program,
+    expected: &[Expected],
+    case: &Case,
+    memory: Bytes,
+) -> anyhow::Result<Answer> {
+    let verdict = judge(program, case, &args.launch)?;
     let mut report = Report {
         entry: program.name().to_owned(),
+        memory_bytes: memory.0,
         hazards: verdict.hazards.iter().map(ToString::to_string).collect(),
         more_hazards: verdict.more_hazards,
         schedules: findings(&verdict),
         assumptions: assumptions(&verdict),
-        unexpected: unexpected(&program, &launch_file.expected, &case, &verdict)?,
+        unexpected: unexpected(program, expected, case, &verdict)?,
         explored: None,
         is_interrupted: false,
         synchronisation: verdict.sync_sites.len(),
@@ -185,13 +230,13 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
     }
     let interrupted = interrupted().context("cannot wait for signals")?;
     if args.schedules > 0 {
-        let explored = explore(&program, &case, &verdict, args.schedules, &interrupted)?;
+        let explored = explore(program, case, &verdict, args.schedules, &interrupted)?;
         report.schedules.extend(explored.findings.iter().map(line));
         report.explored = Some(explored.extent());
         report.is_interrupted = explored.is_interrupted;
     }
     if args.suppress {
-        let removals = remove_each(&program, &case, &verdict, &interrupted)?;
+        let removals = remove_each(program, case, &verdict, &interrupted)?;
         report.unnoticed = Some(removals.unnoticed);
         report.not_removed = removals.not_made;
     }
@@ -250,8 +295,17 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
 }
 
 fn judge(program: &Program, case: &Case, path: &Path) -> anyhow::Result<Verdict> {
-    case.judge(program, None)
-        .with_context(|| path.display().to_string())
+    let judged = case.judge(program, None);
+    judged.map_err(|error| {
+        let remedy = match error {
+            CaseError::NoMemory(_) => {
+                ": let its loops go round fewer times, or raise the limit by --memory"
+            }
+            _ => "",
+        };
+        let message = format!("{}: {error}{remedy}", path.display());
+        anyhow::Error::from(error).context(message)
+    })
 }
 
 fn findings(verdict: &Verdict) -> Vec<String> {

@@ -15,6 +15,7 @@
 //! [`FenceRule::Path`] they are [`FencePaths`] instead.
 
 use super::fences::{FencePaths, Moments};
+use super::memory_use::of_list;
 
 /// The rule by which the async proxy sees what threads have stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,10 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
+    pub(super) fn history_bytes(&self) -> usize {
+        size_of::<Self>() + of_list(&self.known) + self.moments.bytes()
+    }
+
     fn renew(&mut self, generation: u32, columns: usize) {
         if self.generation != generation {
             self.generation = generation;
@@ -88,6 +93,12 @@ impl Clocks {
         self.generation = generation;
         self.completed.clear();
         self.clear();
+    }
+
+    /// Returns the bytes of the columns of agents: those of the threads grow with the launch alone.
+    pub(super) fn history_bytes(&self) -> usize {
+        let of_threads = self.threads * self.threads * size_of::<u32>();
+        of_list(&self.known).saturating_sub(of_threads) + of_list(&self.completed)
     }
 
     fn clear(&mut self) {

@@ -18,7 +18,7 @@ use super::side::Side;
 /// source may be several places of the program, unrolled or inlined; they are reported as one.
 pub(crate) fn describe_all(hazards: &Hazards, memory: &Memory, places: &mut Places) -> Vec<Hazard> {
     let mut described = Vec::new();
-    for SeenHazard { block, raw } in hazards.seen_hazards() {
+    for SeenHazard { block, raw, .. } in hazards.seen_hazards() {
         let hazard = describe(*block, raw, memory, places);
         described.push(Described {
             pair: Pair::new(&hazard),

@@ -7,6 +7,8 @@
 //! has done until a point of synchronisation learns its moment, and so which of its stores those
 //! are.
 
+use super::memory_use::of_list;
+
 /// The moments of all threads that one of them, or a signal, knows of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moments {
@@ -27,6 +29,10 @@ impl Moments {
     fn join(&mut self, other: &Self) {
         raise(&mut self.known, &other.known);
         raise(&mut self.fenced, &other.fenced);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        of_list(&self.known) + of_list(&self.fenced)
     }
 
     /// Forgets everything.

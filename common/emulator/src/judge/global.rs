@@ -1,18 +1,50 @@
 //! Outputs in global memory: order within a block byte by byte, and what each block has touched, to
 //! compare blocks. Reads of inputs are no race, and their writes are reported as such.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::between::Between;
 use super::memory::PAGE_BYTES;
 use super::order::{Cell, How, Order, Race, note};
 
 /// The first access to a byte. `thread` is the thread's number + 1, or 0 if there was none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Touch {
+pub(super) struct Touch {
     site: u32,
     thread: u32,
 }
 
+impl Touch {
+    pub(super) const NOBODY: Self = Self { site: 0, thread: 0 };
+
+    pub(super) fn new(thread: u32, site: u32) -> Self {
+        Self {
+            site,
+            thread: thread + 1,
+        }
+    }
+
+    /// Returns the run of the thread that has touched these bytes; none if nobody has.
+    pub(super) fn run(self, start: u32, bytes: u32, kind: RunKind) -> Option<Run> {
+        let Self { site, thread } = self;
+        (thread != 0).then(|| Run {
+            start,
+            bytes,
+            site,
+            thread: thread - 1,
+            kind,
+        })
+    }
+}
+
+/// The bytes of host memory for each byte of an output that a cluster touches.
+pub(crate) const BYTES_PER_BYTE: usize =
+    size_of::<Cell>() + RunKind::ALL.len() * size_of::<Touch>();
+
+/// Shadow memory of a page of outputs.
 #[derive(Debug)]
-struct Page {
+pub(super) struct Page {
     number: u32,
     cells: Vec<Cell>,
     reads: Vec<Touch>,
@@ -21,23 +53,45 @@ struct Page {
 }
 
 impl Page {
-    /// Adds the runs of one kind of access.
-    fn add_runs(&self, touches: &[Touch], kind: RunKind, runs: &mut Vec<Run>) {
-        let mut start = self.number * PAGE_BYTES as u32;
-        for same in touches.chunk_by(|left, right| left == right) {
-            let Touch { site, thread } = same[0];
-            let bytes = same.len() as u32;
-            if thread != 0 {
-                runs.push(Run {
-                    start,
-                    bytes,
-                    site,
-                    thread: thread - 1,
-                    kind,
-                });
-            }
-            start += bytes;
+    pub(super) fn new(number: u32) -> Self {
+        let touches = vec![Touch::NOBODY; PAGE_BYTES];
+        Self {
+            number,
+            cells: vec![Cell::default(); PAGE_BYTES],
+            reads: touches.clone(),
+            strong: touches.clone(),
+            writes: touches,
         }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn touches(&self, kind: RunKind) -> &[Touch] {
+        match kind {
+            RunKind::Read => &self.reads,
+            RunKind::Write => &self.writes,
+            RunKind::Strong => &self.strong,
+        }
+    }
+
+    pub(super) fn touches_mut(&mut self, kind: RunKind) -> &mut [Touch] {
+        match kind {
+            RunKind::Read => &mut self.reads,
+            RunKind::Write => &mut self.writes,
+            RunKind::Strong => &mut self.strong,
+        }
+    }
+
+    /// Returns the sites that have written some of these bytes, by their offset in the page.
+    fn writers(&self, bytes: Range<usize>) -> impl Iterator<Item = u32> {
+        let touches =
+            [RunKind::Write, RunKind::Strong].map(|kind| &self.touches(kind)[bytes.clone()]);
+        let touched = touches.into_iter().flatten();
+        touched
+            .filter(|touch| touch.thread != 0)
+            .map(|touch| touch.site)
     }
 }
 
@@ -63,6 +117,8 @@ impl From<How> for RunKind {
 }
 
 impl RunKind {
+    pub(super) const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Strong];
+
     /// Returns whether accesses of two blocks to one byte are a race.
     pub(crate) fn conflicts(self, other: Self) -> bool {
         match (self, other) {
@@ -94,6 +150,16 @@ impl Run {
     pub(crate) fn end(&self) -> u32 {
         self.start + self.bytes
     }
+
+    /// Returns whether `next` goes on where this one ends, by the same thread from the same place.
+    pub(super) fn continues(&self, next: &Self) -> bool {
+        let rest = Self {
+            start: self.end(),
+            bytes: next.bytes,
+            ..*self
+        };
+        rest == *next
+    }
 }
 
 #[derive(Debug, Default)]
@@ -114,21 +180,13 @@ impl Global {
     fn page(&mut self, number: usize) -> &mut Page {
         if self.index[number] == 0 {
             if self.used == self.pages.len() {
-                let touches = vec![Touch::default(); PAGE_BYTES];
-                let cells = vec![Cell::default(); PAGE_BYTES];
-                self.pages.push(Page {
-                    number: 0,
-                    cells,
-                    reads: touches.clone(),
-                    strong: touches.clone(),
-                    writes: touches,
-                });
+                self.pages.push(Page::new(0));
             }
             let page = &mut self.pages[self.used];
             page.number = number as u32;
-            page.reads.fill(Touch::default());
-            page.writes.fill(Touch::default());
-            page.strong.fill(Touch::default());
+            for kind in RunKind::ALL {
+                page.touches_mut(kind).fill(Touch::NOBODY);
+            }
             self.used += 1;
             self.index[number] = self.used as u32;
         }
@@ -162,16 +220,9 @@ impl Global {
             } else {
                 order.read(cells, event, race);
             }
-            let touches = match kind {
-                RunKind::Read => &mut touched.reads,
-                RunKind::Write => &mut touched.writes,
-                RunKind::Strong => &mut touched.strong,
-            };
-            for touch in touches[range].iter_mut().filter(|touch| touch.thread == 0) {
-                *touch = Touch {
-                    site,
-                    thread: thread + 1,
-                };
+            let touches = touched.touches_mut(kind)[range].iter_mut();
+            for touch in touches.filter(|touch| touch.thread == 0) {
+                *touch = Touch::new(thread, site);
             }
             at = next;
         }
@@ -188,15 +239,22 @@ impl Global {
         }
     }
 
-    pub(crate) fn finish(&mut self) -> Vec<Run> {
-        let mut runs = Vec::new();
-        let used = &mut self.pages[..self.used];
-        used.sort_by_key(|page| page.number);
-        for page in used {
-            page.add_runs(&page.reads, RunKind::Read, &mut runs);
-            page.add_runs(&page.writes, RunKind::Write, &mut runs);
-            page.add_runs(&page.strong, RunKind::Strong, &mut runs);
+    /// Returns the sites that have written some of these bytes, by their places.
+    pub(crate) fn writers(&self, bytes: Range<usize>) -> BTreeSet<u32> {
+        let mut sites = BTreeSet::new();
+        for page in &self.pages[..self.used] {
+            let start = page.number as usize * PAGE_BYTES;
+            let first = bytes.start.clamp(start, start + PAGE_BYTES);
+            let end = bytes.end.clamp(start, start + PAGE_BYTES);
+            sites.extend(page.writers(first - start..end - start));
         }
-        runs
+        sites
+    }
+
+    /// Enters what the cluster with this number in the launch has touched.
+    pub(crate) fn tell(&self, cluster: u32, between: &mut Between) {
+        for page in &self.pages[..self.used] {
+            between.enter(cluster, page);
+        }
     }
 }

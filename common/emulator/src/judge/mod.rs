@@ -3,6 +3,7 @@
 
 mod agents;
 pub(crate) mod arrival;
+pub(crate) mod between;
 pub(crate) mod clocks;
 mod copies;
 pub(crate) mod counters;
@@ -15,6 +16,7 @@ pub(crate) mod hazard;
 pub(crate) mod held;
 pub(crate) mod hint;
 pub(crate) mod memory;
+pub(crate) mod memory_use;
 mod missing;
 pub(crate) mod observed;
 pub(crate) mod operand_rule;
@@ -29,17 +31,18 @@ pub(crate) mod wgmma;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cluster::{Cluster, STRIDE};
 use crate::extent::BlockIndex;
 
 use arrival::RemoteArrival;
+use between::Between;
 use clocks::{Agent, FenceRule, Signal};
 use copies::Copies;
 use counters::Counters;
 use deeds::{Deeds, Doing, RawDeed};
-use global::{Global, Run};
+use global::Global;
 use hazard::HazardKind;
 use hint::{AsyncHint, BoundsHint, CopyHint, Hint};
 use memory::{Access, Memory};
@@ -143,6 +146,12 @@ pub(crate) struct Setup {
     pub(crate) deeds: Vec<&'static str>,
     /// The place of a byte of global memory whose last store is asked for.
     pub(crate) asked_byte: Option<u32>,
+    /// What the clusters of the launch have touched.
+    pub(crate) between: Arc<Mutex<Between>>,
+    /// The cluster's number in the launch.
+    pub(crate) cluster_number: u32,
+    /// The bytes of host memory that the judge may take for what it remembers; `None` for all.
+    pub(crate) history: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -150,7 +159,8 @@ pub(crate) struct Outcome {
     pub(crate) hazards: Hazards,
     pub(crate) counters: Counters,
     pub(crate) touched: usize,
-    pub(crate) runs: Vec<Run>,
+    /// The sites that have written some of the output that is watched.
+    pub(crate) writers: BTreeSet<u32>,
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
     /// Values of the watched row, as threads have shown them.
     pub(crate) sightings: Vec<Sighting>,
@@ -158,6 +168,8 @@ pub(crate) struct Outcome {
     pub(crate) deeds: Vec<RawDeed>,
     /// The site of the last store to the byte that is asked for.
     pub(crate) last_store: Option<u32>,
+    /// Whether the judge has stopped the cluster because it remembers too much.
+    pub(crate) has_outgrown: bool,
 }
 
 /// The order that a strong operation makes with those of other threads at the same address.
@@ -198,11 +210,18 @@ pub(crate) struct Judge {
     published: BTreeMap<usize, Signal>,
     /// The bytes that the present access stores, if they are known.
     stored: Vec<u8>,
+    /// The accesses so far, modulo 2^32.
+    accesses: u32,
     outcome: Outcome,
     deeds: Deeds,
 }
 
 impl Judge {
+    /// The bytes of host memory for each byte of shared memory: its accesses, content and writer,
+    /// and the copy that will write it.
+    pub(crate) const BYTES_PER_SHARED_BYTE: usize =
+        size_of::<Cell>() + size_of::<Content>() + size_of::<Written>() + size_of::<u32>();
+
     pub(crate) fn start(&mut self, setup: Setup) {
         let generation = self.order.generation() + 1;
         let (threads, bytes) = (setup.cluster.all_threads(), setup.cluster.span());
@@ -238,10 +257,35 @@ impl Judge {
     pub(crate) fn finish(&mut self, exps: u64) -> Outcome {
         self.flush_all();
         self.outcome.counters.exps = exps;
-        self.outcome.runs = self.global.finish();
+        self.outcome.writers = self.watched_writers();
+        self.tell_of_outputs();
         self.outcome.deeds = self.deeds.finish();
         self.outcome.hazards.drop_consequences();
         std::mem::take(&mut self.outcome)
+    }
+
+    /// Returns the sites that have written some of the output that is watched.
+    fn watched_writers(&self) -> BTreeSet<u32> {
+        let Setup { memory, watch, .. } = self.setup();
+        let Some(Watch { output, .. }) = watch.as_deref() else {
+            return BTreeSet::new();
+        };
+        let Some(place) = memory.place_of("o", output.start) else {
+            return BTreeSet::new();
+        };
+        let start = place as usize;
+        self.global.writers(start..start + output.len())
+    }
+
+    /// Tells the judge of the launch what this cluster has touched.
+    fn tell_of_outputs(&self) {
+        let Setup {
+            between,
+            cluster_number,
+            ..
+        } = self.setup();
+        let mut told = between.lock().unwrap_or_else(PoisonError::into_inner);
+        self.global.tell(*cluster_number, &mut told);
     }
 
     pub(crate) fn operand_rule(&self) -> OperandRule {
@@ -467,6 +511,9 @@ impl Judge {
         bytes: usize,
         operation: Operation,
     ) -> Result<Option<Bytes>, Stop> {
+        if self.outgrows() {
+            return Err(Stop);
+        }
         let setup = self.setup.as_ref().expect("a block has started");
         let offset = address.wrapping_sub(setup.cluster.start);
         if offset < setup.cluster.blocks as usize * STRIDE {

@@ -5,6 +5,7 @@
 use crate::intern::{IntegerMap, Interner};
 
 use super::clocks::{Agent, Clocks, FenceRule, Signal};
+use super::memory_use::{of_list, of_table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
@@ -220,6 +221,15 @@ impl Order {
         self.present.clear();
         self.present.resize(threads.div_ceil(32) as usize, None);
         self.forget();
+    }
+
+    /// Returns the bytes of events and clocks.
+    pub(super) fn history_bytes(&self) -> usize {
+        self.clocks.history_bytes()
+            + self.events.bytes()
+            + self.sets.bytes()
+            + of_table(&self.added)
+            + of_list(&self.lanes)
     }
 
     fn forget(&mut self) {

@@ -90,6 +90,8 @@ impl Raw {
 pub(super) struct SeenHazard {
     pub(super) block: BlockIndex,
     pub(super) raw: Raw,
+    /// The number of its cluster in the launch.
+    cluster: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -108,15 +110,26 @@ impl Hazards {
     /// Adds a hazard. Of equal pairs the first is kept, but one between two warps goes before one
     /// within a warp.
     pub(crate) fn add(&mut self, block: BlockIndex, raw: Raw) {
+        let cluster = 0;
         let known = self.seen.entry(raw.key()).or_insert(SeenHazard {
             block,
             raw: Raw { times: 0, ..raw },
+            cluster,
         });
         let times = known.raw.times + raw.times;
         if raw.replaces(&known.raw) {
-            *known = SeenHazard { block, raw };
+            *known = SeenHazard {
+                block,
+                raw,
+                cluster,
+            };
         }
         known.raw.times = times;
+    }
+
+    /// Returns the bytes of all pairs; a node of the tree is at least half full.
+    pub(super) fn history_bytes(&self) -> usize {
+        2 * self.seen.len() * size_of::<(Key, SeenHazard)>()
     }
 
     #[cfg(test)]
@@ -124,10 +137,25 @@ impl Hazards {
         self.seen.values().map(|known| &known.raw)
     }
 
-    /// Adds the hazards of a later block.
-    pub(crate) fn merge(&mut self, later: Self) {
-        for SeenHazard { block, raw } in later.seen.into_values() {
-            self.add(block, raw);
+    /// Adds the hazards of the cluster with this number in the launch. Clusters may come in any
+    /// order: of equal pairs that of the first cluster is kept, but one between two warps goes before
+    /// one within a warp.
+    pub(crate) fn merge(&mut self, of_cluster: Self, cluster: u32) {
+        for (key, hazard) in of_cluster.seen {
+            let seen = SeenHazard { cluster, ..hazard };
+            let known = self.seen.entry(key).or_insert(SeenHazard {
+                raw: Raw {
+                    times: 0,
+                    ..seen.raw
+                },
+                ..seen
+            });
+            let times = known.raw.times + seen.raw.times;
+            let is_earlier = cluster < known.cluster && !known.raw.replaces(&seen.raw);
+            if is_earlier || seen.raw.replaces(&known.raw) {
+                *known = seen;
+            }
+            known.raw.times = times;
         }
     }
 

@@ -1,4 +1,5 @@
 use super::counters::{Counters, GlobalTraffic, SharedTraffic};
+use super::memory_use::of_list;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
@@ -55,11 +56,19 @@ pub(crate) struct Requests {
     index: Vec<u32>,
     places: Vec<Place>,
     pending: Vec<usize>,
+    /// The requests that all places keep.
+    kept: usize,
 }
 
-const KINDS: usize = 5;
+pub(crate) const KINDS: usize = 5;
 
 impl Requests {
+    /// Returns the bytes of all requests that are kept, for the next ones to be written over.
+    pub(super) fn history_bytes(&self) -> usize {
+        // The lists of requests have at most twice as much room as there are requests.
+        of_list(&self.places) + 2 * self.kept * size_of::<Request>()
+    }
+
     /// Adds one lane's access. Copies of more than 16 bytes count as several accesses of the
     /// largest power of two, up to 16, that divides them.
     pub(crate) fn add(
@@ -119,11 +128,14 @@ impl Requests {
             place.used += 1;
             match place.requests.get_mut(time) {
                 Some(request) => (request.lanes, request.bytes) = (0, 0),
-                None => place.requests.push(Request {
-                    lanes: 0,
-                    bytes: 0,
-                    address: [0; 32],
-                }),
+                None => {
+                    place.requests.push(Request {
+                        lanes: 0,
+                        bytes: 0,
+                        address: [0; 32],
+                    });
+                    self.kept += 1;
+                }
             }
         }
         let request = &mut place.requests[time];

@@ -221,6 +221,9 @@ impl Run {
             operand_rule: OperandRule::default(),
             deeds: vec![],
             asked_byte: None,
+            between: Default::default(),
+            cluster_number: 0,
+            history: None,
         });
         let fetcher = judge.agent();
         Self {

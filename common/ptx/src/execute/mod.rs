@@ -23,6 +23,7 @@ use crate::program::Program;
 use crate::step::{Address, Op, Slot, Step};
 use flight::Flight;
 use slab::Slab;
+pub(crate) use slab::bytes_of_thread;
 
 /// A program and the arguments of one launch.
 #[derive(Debug)]

@@ -79,6 +79,12 @@ impl Parts {
     }
 }
 
+/// Returns the bytes of the slab of a thread.
+pub(crate) fn bytes_of_thread(program: &Program) -> u64 {
+    let list = size_of::<Vec<u64>>();
+    (list + size_of::<u64>() * Parts::new(program).words()) as u64
+}
+
 impl Slab {
     /// Returns the slab of a thread that starts: registers are poison, and nothing is in flight.
     pub(super) fn of_thread(program: &Program, number: u32) -> Self {

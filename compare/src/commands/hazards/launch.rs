@@ -165,6 +165,7 @@ impl LaunchFile {
             dynamic_shared_bytes: self.dynamic_shared_bytes,
             buffers,
             arguments,
+            history: None,
         })
     }
 }
@@ -223,7 +224,10 @@ impl BufferEntry {
         Ok(Buffer {
             name: self.name.clone(),
             element: element(&self.element)?,
-            elements: self.shape.iter().product(),
+            elements: self
+                .shape
+                .iter()
+                .fold(1, |all, &size| all.saturating_mul(size)),
             filling,
             is_output: self.output,
         })

@@ -34,6 +34,7 @@ fn arguments(folder: &TempDir, kernel: &str, launch: &str) -> HazardsArgs {
         launch: launch_path,
         suppress: false,
         schedules: 0,
+        memory: None,
         json: false,
         annotations: false,
     }
@@ -122,6 +123,7 @@ fn committed(kernel_name: &str, launch_name: &str) -> HazardsArgs {
         launch: Path::new(KERNELS).join(launch_name),
         suppress: false,
         schedules: 0,
+        memory: None,
         json: false,
         annotations: false,
     }
@@ -158,6 +160,46 @@ fn an_infinity_that_is_expected_is_met() {
 }
 
 #[test]
+fn a_launch_beyond_the_memory_is_refused_before_it_runs() {
+    let folder = TempDir::new().unwrap();
+    let mut args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
+    args.memory = Some("1MiB".parse().unwrap());
+    let message = format!("{:#}", hazards(&args).unwrap_err());
+    for words in [
+        "launch.toml: needs up to",
+        "for 1 block, 1 at once; --memory allows 1.0 MiB: ",
+        "or raise the limit by --memory",
+    ] {
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn an_impossible_buffer_is_refused_before_it_is_filled() {
+    let folder = TempDir::new().unwrap();
+    let launch = BARRIER_LAUNCH.replace("[128]", "[4611686018427387904, 2]");
+    let args = arguments(&folder, &kernel("barrier.ptx"), &launch);
+    let message = format!("{:#}", hazards(&args).unwrap_err());
+    assert!(message.contains("make the"), "{message}");
+}
+
+#[test]
+fn a_kernel_that_is_remembered_at_great_length_is_given_more_or_refused() {
+    let folder = TempDir::new().unwrap();
+    let launch = BARRIER_LAUNCH
+        .replace("block = 128", "block = 32")
+        .replace("[128]", "[32]");
+    let mut args = arguments(&folder, &kernel("rounds.ptx"), &launch);
+    args.memory = Some("4GiB".parse().unwrap());
+    let answer = hazards(&args).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    args.memory = Some("400MiB".parse().unwrap());
+    let message = format!("{:#}", hazards(&args).unwrap_err());
+    let remedy = "let its loops go round fewer times, or raise the limit by --memory";
+    assert!(message.contains(remedy), "{message}");
+}
+
+#[test]
 fn every_removal_is_noticed_and_json_says_so() {
     let folder = TempDir::new().unwrap();
     let mut args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
@@ -167,6 +209,7 @@ fn every_removal_is_noticed_and_json_says_so() {
     let object: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
     assert_eq!(object["unnoticed"], serde_json::json!([]));
     assert_eq!(object["synchronisation"], 1);
+    assert!(object["memory_bytes"].as_u64() > Some(1 << 20), "{object}");
 }
 
 /// Returns the arguments that name a kernel of Triton's and its launch file, with every removal.
