@@ -16,6 +16,7 @@ use crate::judge::order::How;
 use crate::run::{ThreadContext, emulator_current_slot, emulator_trace_slot};
 use crate::site::{self, Literal};
 use crate::source;
+use crate::tensor_map::MAX_DIMENSIONS;
 use crate::warp::{Collective, EXITED_LANES_DROP, Execute, PLACES_MAY_DIFFER};
 use crate::wgmma::{NAMED, Named, Operands};
 
@@ -511,17 +512,17 @@ impl Thread<'_> {
     /// # Safety
     /// `load.map` is null or 128 readable bytes.
     pub unsafe fn tma_load(self, load: &BoxCopy, object: usize, site: Site) {
-        let (to, at) = (load.shared as *mut u8, &raw const load.at);
+        let (to, barrier) = (load.shared as *mut u8, object as *mut u64);
         // SAFETY: the caller's.
-        unsafe { tma::emulator_tma_load(self.0, to, load.map, object as *mut u64, at, site.site) }
+        unsafe { tma::load(self.0, to, load.map, barrier, load.at, site.site) }
     }
 
     /// # Safety
     /// As [`Thread::tma_load`].
     pub unsafe fn tma_store(self, store: &BoxCopy, site: Site) {
-        let (from, at) = (store.shared as *mut u8, &raw const store.at);
+        let from = store.shared as *mut u8;
         // SAFETY: the caller's.
-        unsafe { tma::emulator_tma_store(self.0, store.map, from, at, site.site) }
+        unsafe { tma::store(self.0, store.map, from, store.at, site.site) }
     }
 
     pub fn tma_store_commit(self, site: Site) {
@@ -560,8 +561,9 @@ impl Thread<'_> {
 pub struct BoxCopy {
     pub map: *const [u64; 16],
     pub shared: usize,
-    /// Column, row, head, batch.
-    pub at: [i32; 4],
+    /// The element at which it begins in each dimension, innermost first; 0 in those that the
+    /// tensor does not have.
+    pub at: [i32; MAX_DIMENSIONS],
 }
 
 /// How a warp's access to a matrix is counted.

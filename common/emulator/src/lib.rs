@@ -55,5 +55,5 @@ pub use fault::{Fault, Party, Place, Waiting, Waits};
 pub use grid::{Entry, Launch, MAX_CLUSTER};
 pub use launch::{launch, launch_counted};
 pub use schedule::{Delays, Schedule};
-pub use tensor_map::{TensorMap, TensorMapError};
+pub use tensor_map::{MAX_DIMENSIONS, TensorMap, TensorMapError, TiledMap};
 pub use trace::TraceReport;

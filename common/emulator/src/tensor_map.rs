@@ -19,6 +19,27 @@ pub struct TensorMap {
     pub element_bytes: u32,
 }
 
+/// The most dimensions of a tensor.
+pub const MAX_DIMENSIONS: usize = 5;
+
+/// A tensor of up to five dimensions, innermost first, and the box that TMA moves at a time. The
+/// rows of a box are contiguous in shared memory, those of the second dimension next to each other,
+/// and swizzled by their width. Dimensions that a tensor does not have are of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TiledMap {
+    /// The address of the first element.
+    pub base: usize,
+    /// The elements of each dimension.
+    pub extents: [u64; MAX_DIMENSIONS],
+    /// The bytes from one element of each outer dimension to the next.
+    pub strides: [u64; MAX_DIMENSIONS - 1],
+    /// The elements of a box in each dimension.
+    pub box_extents: [u32; MAX_DIMENSIONS],
+    /// Bytes of a box's row: 64 or 128.
+    pub swizzle: u32,
+    pub element_bytes: u32,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TensorMapError {
     #[error("a tensor map's base address is a multiple of 16, and this is {0:#x}")]
@@ -54,7 +75,7 @@ pub(crate) enum DecodeError {
 }
 
 /// The first and the last word of an encoded map.
-const MARKS: [u64; 2] = [0x656D_756C_6D61_7001, 0x656D_756C_6D61_7002];
+const MARKS: [u64; 2] = [0x656D_756C_6D61_7003, 0x656D_756C_6D61_7004];
 
 impl TensorMap {
     /// Returns the bytes that a kernel gets, in words.
@@ -63,27 +84,51 @@ impl TensorMap {
     ///
     /// A violated limit.
     pub fn encode(&self) -> Result<[u64; 16], TensorMapError> {
-        self.check()?;
-        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        self.tiled().encode()
+    }
+
+    fn tiled(&self) -> TiledMap {
         let [columns, rows, heads, batches] = self.extents;
         let [row, head, batch] = self.strides;
+        TiledMap {
+            base: self.base,
+            extents: [columns, rows, heads, batches, 1],
+            strides: [row, head, batch, 16],
+            box_extents: [self.box_columns, self.box_rows, 1, 1, 1],
+            swizzle: self.swizzle,
+            element_bytes: self.element_bytes,
+        }
+    }
+}
+
+impl TiledMap {
+    /// Returns the bytes that a kernel gets, in words.
+    ///
+    /// # Errors
+    ///
+    /// A violated limit.
+    pub fn encode(&self) -> Result<[u64; 16], TensorMapError> {
+        self.check()?;
+        let [e0, e1, e2, e3, e4] = self.extents;
+        let [s1, s2, s3, s4] = self.strides;
+        let [b0, b1, b2, b3, b4] = self.box_extents;
         let [first, last] = MARKS;
         Ok([
             first,
             self.base as u64,
-            columns,
-            rows,
-            heads,
-            batches,
-            row,
-            head,
-            batch,
-            pair(self.box_columns, self.box_rows),
-            pair(self.swizzle, self.element_bytes),
-            0,
-            0,
-            0,
-            0,
+            e0,
+            e1,
+            e2,
+            e3,
+            e4,
+            s1,
+            s2,
+            s3,
+            s4,
+            pair(b0, b1),
+            pair(b2, b3),
+            pair(b4, self.swizzle),
+            self.element_bytes.into(),
             last,
         ])
     }
@@ -106,7 +151,7 @@ impl TensorMap {
                 return Err(TensorMapError::Stride { dimension, stride });
             }
         }
-        for (dimension, extent) in [self.box_columns, self.box_rows].into_iter().enumerate() {
+        for (dimension, extent) in self.box_extents.into_iter().enumerate() {
             if !(1..=256).contains(&extent) {
                 return Err(TensorMapError::Box { dimension, extent });
             }
@@ -114,7 +159,7 @@ impl TensorMap {
         if !matches!(swizzle, 64 | 128) {
             return Err(TensorMapError::Swizzle(swizzle));
         }
-        let bytes = u64::from(self.box_columns) * u64::from(element_bytes);
+        let bytes = u64::from(self.box_extents[0]) * u64::from(element_bytes);
         if bytes != u64::from(swizzle) {
             return Err(TensorMapError::Width { bytes, swizzle });
         }
@@ -123,41 +168,63 @@ impl TensorMap {
 
     /// Reads a map, or says what is wrong with it.
     pub(crate) fn decode(words: &[u64; 16]) -> Result<Self, DecodeError> {
-        let &[
-            first,
-            base,
-            columns,
-            rows,
-            heads,
-            batches,
-            row,
-            head,
-            batch,
-            of_box,
-            of_element,
-            ..,
-            last,
-        ] = words;
         if words.iter().all(|&word| word == 0) {
             return Err(DecodeError::Zeros);
         }
+        let &[first, base, .., last] = words;
         if [first, last] != MARKS {
             return Err(DecodeError::Marks);
         }
+        let &[
+            _,
+            _,
+            e0,
+            e1,
+            e2,
+            e3,
+            e4,
+            s1,
+            s2,
+            s3,
+            s4,
+            inner,
+            outer,
+            fifth,
+            element,
+            _,
+        ] = words;
+        let [b0, b1, b2, b3] = [low(inner), high(inner), low(outer), high(outer)];
         Ok(Self {
             base: base as usize,
-            extents: [columns, rows, heads, batches],
-            strides: [row, head, batch],
-            box_columns: of_box as u32,
-            box_rows: (of_box >> 32) as u32,
-            swizzle: of_element as u32,
-            element_bytes: (of_element >> 32) as u32,
+            extents: [e0, e1, e2, e3, e4],
+            strides: [s1, s2, s3, s4],
+            box_extents: [b0, b1, b2, b3, low(fifth)],
+            swizzle: high(fifth),
+            element_bytes: low(element),
         })
     }
 
-    pub(crate) fn box_bytes(&self) -> usize {
-        self.box_rows as usize * self.swizzle as usize
+    /// Returns the number of a box's rows.
+    pub(crate) fn box_rows(&self) -> usize {
+        let outer = self.box_extents[1..].iter();
+        outer.map(|&extent| extent as usize).product()
     }
+
+    pub(crate) fn box_bytes(&self) -> usize {
+        self.box_rows().saturating_mul(self.swizzle as usize)
+    }
+}
+
+fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) | u64::from(second) << 32
+}
+
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
 }
 
 #[cfg(test)]
@@ -192,7 +259,52 @@ mod tests {
                 ..MAP
             },
         ] {
-            assert_eq!(TensorMap::decode(&map.encode().unwrap()), Ok(map));
+            assert_eq!(TiledMap::decode(&map.encode().unwrap()), Ok(map.tiled()));
+        }
+    }
+
+    const FIVE: TiledMap = TiledMap {
+        base: 0x1000,
+        extents: [64, 7, 5, 3, 1 << 32],
+        strides: [128, 896, 4480, (1 << 40) - 16],
+        box_extents: [64, 2, 3, 4, 256],
+        swizzle: 128,
+        element_bytes: 2,
+    };
+
+    #[test]
+    fn a_map_of_five_dimensions_is_what_was_encoded() {
+        assert_eq!(TiledMap::decode(&FIVE.encode().unwrap()), Ok(FIVE));
+        assert_eq!(FIVE.box_bytes(), 2 * 3 * 4 * 256 * 128);
+    }
+
+    #[test]
+    fn limits_of_outer_dimensions_are_named() {
+        let flat = TiledMap {
+            box_extents: [64, 2, 3, 0, 1],
+            ..FIVE
+        };
+        let far = TiledMap {
+            strides: [128, 896, 4480, 1 << 40],
+            ..FIVE
+        };
+        let none = TiledMap {
+            extents: [64, 7, 5, 3, 0],
+            ..FIVE
+        };
+        for (map, reason) in [
+            (flat, "dimension 3 of a box has 1 to 256 elements, not 0"),
+            (
+                far,
+                "the stride of dimension 4 of a tensor map is a multiple of 16 bytes below 2^40, \
+                 not 1099511627776",
+            ),
+            (
+                none,
+                "dimension 4 of a tensor map has 1 to 2^32 elements, not 0",
+            ),
+        ] {
+            assert_eq!(map.encode().unwrap_err().to_string(), reason);
         }
     }
 

@@ -3,12 +3,12 @@ use std::collections::VecDeque;
 use crate::async_copy::POISON;
 use crate::judge::clocks::Agent;
 use crate::site::Site;
-use crate::tensor_map::TensorMap;
+use crate::tensor_map::{MAX_DIMENSIONS, TiledMap};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
-    pub(crate) map: TensorMap,
-    pub(crate) at: [i32; 4],
+    pub(crate) map: TiledMap,
+    pub(crate) at: [i32; MAX_DIMENSIONS],
     pub(crate) smem: *mut u8,
     pub(crate) site: Site,
 }
@@ -111,35 +111,23 @@ impl Transfer {
         self.map.box_bytes()
     }
 
+    /// Returns the parts of the box's rows that lie in the tensor, in the order of the rows.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + use<> {
-        let TensorMap {
-            base,
-            extents,
-            strides,
-            box_columns,
-            box_rows,
-            element_bytes,
-            ..
-        } = self.map;
-        let [column, row, head, batch] = self.at.map(i64::from);
-        let [columns, rows, heads, batches] = extents.map(|extent| extent as i64);
+        let map = self.map;
+        let [column, outer @ ..] = self.at.map(i64::from);
+        let columns = map.extents[0] as i64;
         let first = column.clamp(0, columns);
-        let last = (column + i64::from(box_columns)).clamp(0, columns);
-        let is_inside = (0..heads).contains(&head) && (0..batches).contains(&batch);
-        let mut inside = 0..0;
-        if first < last && is_inside {
-            inside = row.max(0)..(row + i64::from(box_rows)).min(rows);
-        }
-        let element = i64::from(element_bytes);
-        let [row_stride, head_stride, batch_stride] = strides.map(|stride| stride as i64);
-        inside.map(move |index| {
-            let place = index * row_stride + head * head_stride + batch * batch_stride;
-            Piece {
-                row: (index - row) as usize,
+        let last = (column + i64::from(map.box_extents[0])).clamp(0, columns);
+        let element = i64::from(map.element_bytes);
+        let rows = if first < last { map.box_rows() } else { 0 };
+        (0..rows).filter_map(move |row| {
+            let place = place_of_row(&map, outer, row)?;
+            Some(Piece {
+                row,
                 offset: ((first - column) * element) as usize,
-                address: (base as i64 + place + first * element) as usize,
+                address: (map.base as i64 + place + first * element) as usize,
                 bytes: ((last - first) * element) as usize,
-            }
+            })
         })
     }
 
@@ -169,7 +157,7 @@ impl Transfer {
     pub(crate) unsafe fn load(&self) {
         let chunks = self.map.swizzle as usize / 16;
         let mut pieces = self.pieces().peekable();
-        for row in 0..self.map.box_rows as usize {
+        for row in 0..self.map.box_rows() {
             let mut bytes = Row([0; 128]);
             if let Some(piece) = pieces.next_if(|piece| piece.row == row) {
                 let to = bytes.0[piece.offset..][..piece.bytes].as_mut_ptr();
@@ -207,6 +195,22 @@ impl Transfer {
             unsafe { (piece.address as *mut u8).copy_from_nonoverlapping(from, piece.bytes) };
         }
     }
+}
+
+/// Returns the bytes from a tensor's base to the row of a box that begins at `at` in the outer
+/// dimensions; none if it lies outside of the tensor.
+fn place_of_row(map: &TiledMap, at: [i64; MAX_DIMENSIONS - 1], row: usize) -> Option<i64> {
+    let (mut place, mut rest) = (0, row);
+    for (axis, (start, stride)) in at.into_iter().zip(map.strides).enumerate() {
+        let box_extent = map.box_extents[axis + 1] as usize;
+        let index = start + (rest % box_extent) as i64;
+        if !(0..map.extents[axis + 1] as i64).contains(&index) {
+            return None;
+        }
+        place += index * stride as i64;
+        rest /= box_extent;
+    }
+    Some(place)
 }
 
 /// A store that may not have read shared memory yet.

@@ -4,7 +4,7 @@
 use emulator::trace::{
     Access, Allocation, Counted, FenceRule, Hazard, Memory, OperandRule, Selection, SyncSite,
 };
-use emulator::{Fault, Launch, Place, Schedule, TensorMap, TensorMapError};
+use emulator::{Fault, Launch, MAX_DIMENSIONS, Place, Schedule, TensorMapError, TiledMap};
 use thiserror::Error;
 
 use crate::execute::{Election, Invocation};
@@ -136,12 +136,12 @@ pub struct MapOver {
     pub buffer: String,
     /// The bytes before the tensor's first element.
     pub offset: usize,
-    /// The elements of each dimension, innermost first; up to four, and a fifth of one element.
+    /// The elements of each dimension, innermost first; up to five.
     pub extents: Vec<u64>,
     /// The bytes from one element of each outer dimension to the next.
     pub strides: Vec<u64>,
-    pub box_columns: u32,
-    pub box_rows: u32,
+    /// The elements of a box in each dimension; one in those that are left out.
+    pub box_extents: Vec<u32>,
     /// 64 or 128 bytes.
     pub swizzle: u32,
 }
@@ -225,12 +225,15 @@ pub enum CaseError {
         bytes: usize,
     },
     #[error(
-        "the tensor map over `{buffer}` has {extents} extents and {strides} strides; it has 1 to 4 dimensions and perhaps a fifth of one element, and a stride for each but the innermost"
+        "the tensor map over `{buffer}` has {extents} extents, {strides} strides and a box of \
+         {box_extents}; it has 1 to 5 dimensions, a stride for each but the innermost, and no more \
+         extents of a box"
     )]
     MapShape {
         buffer: String,
         extents: usize,
         strides: usize,
+        box_extents: usize,
     },
     #[error("{0}")]
     Launch(String),
@@ -417,14 +420,34 @@ fn structure(
     Ok(all)
 }
 
-/// Returns the number of a map's dimensions without a fifth of one element.
-fn dimensions(map: &MapOver) -> Option<usize> {
-    let count = match map.extents.as_slice() {
-        [_, _, _, _, 1] => 4,
-        extents => extents.len(),
+/// Returns a map over memory at `base`, with one element in each dimension that is left out.
+fn tiled(map: &MapOver, base: usize, element_bytes: u32) -> Option<TiledMap> {
+    let MapOver {
+        extents,
+        strides,
+        box_extents,
+        swizzle,
+        ..
+    } = map;
+    let is_shaped = (1..=MAX_DIMENSIONS).contains(&extents.len())
+        && strides.len() + 1 == extents.len()
+        && (1..=extents.len()).contains(&box_extents.len());
+    if !is_shaped {
+        return None;
+    }
+    let mut tensor = TiledMap {
+        base,
+        extents: [1; MAX_DIMENSIONS],
+        // The least that is allowed; nothing lies that far.
+        strides: [16; MAX_DIMENSIONS - 1],
+        box_extents: [1; MAX_DIMENSIONS],
+        swizzle: *swizzle,
+        element_bytes,
     };
-    let is_shaped = (1..=4).contains(&count) && map.strides.len() + 1 == map.extents.len();
-    is_shaped.then_some(count)
+    tensor.extents[..extents.len()].copy_from_slice(extents);
+    tensor.strides[..strides.len()].copy_from_slice(strides);
+    tensor.box_extents[..box_extents.len()].copy_from_slice(box_extents);
+    Some(tensor)
 }
 
 fn encoded_map(
@@ -432,20 +455,19 @@ fn encoded_map(
     buffer: &Buffer,
     image: &mut Aligned,
 ) -> Result<[u64; 16], CaseError> {
-    let Some(count) = dimensions(map) else {
+    let base = image.address() as usize + map.offset;
+    let Some(tensor) = tiled(map, base, buffer.element.bytes() as u32) else {
         return Err(CaseError::MapShape {
             buffer: map.buffer.clone(),
             extents: map.extents.len(),
             strides: map.strides.len(),
+            box_extents: map.box_extents.len(),
         });
     };
-    let mut extents = [1; 4];
-    extents[..count].copy_from_slice(&map.extents[..count]);
-    let mut all_strides = [16; 3];
-    all_strides[..count - 1].copy_from_slice(&map.strides[..count - 1]);
-    let mut end = map.offset as u64 + extents[0] * buffer.element.bytes() as u64;
-    for (extent, stride) in extents[1..].iter().zip(all_strides) {
-        end += extent.saturating_sub(1) * stride;
+    let row = tensor.extents[0].saturating_mul(buffer.element.bytes() as u64);
+    let mut end = row.saturating_add(map.offset as u64);
+    for (extent, stride) in tensor.extents[1..].iter().zip(tensor.strides) {
+        end = end.saturating_add(extent.saturating_sub(1).saturating_mul(stride));
     }
     if end > image.bytes as u64 {
         return Err(CaseError::MapEnd {
@@ -454,15 +476,6 @@ fn encoded_map(
             bytes: image.bytes,
         });
     }
-    let tensor = TensorMap {
-        base: image.address() as usize + map.offset,
-        extents,
-        strides: all_strides,
-        box_columns: map.box_columns,
-        box_rows: map.box_rows,
-        swizzle: map.swizzle,
-        element_bytes: buffer.element.bytes() as u32,
-    };
     tensor.encode().map_err(|error| CaseError::Map {
         buffer: map.buffer.clone(),
         error,

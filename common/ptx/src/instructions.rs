@@ -219,7 +219,8 @@ const OTHERS: &[Row] = &[
     row(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], \
          [%rd1, {%r2, %r3, %r4, %r5}], [%r6]",
-        COPY,
+        "asynchronous; complete for whoever waits for it; a box of up to five dimensions, zero \
+         outside of the tensor",
     ),
     row(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster \
@@ -233,7 +234,8 @@ const OTHERS: &[Row] = &[
     row(
         "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%rd1, {%r2, %r3, %r4, %r5, %r6}], \
          [%r1]",
-        "asynchronous; a fifth dimension has one element",
+        "asynchronous; complete for whoever waits for it; a box of up to five dimensions, of which \
+         what lies in the tensor is written",
     ),
     row(
         "cp.async.bulk.prefetch.tensor.4d.L2.global [%rd1, {%r2, %r3, %r4, %r5}]",

@@ -1,5 +1,6 @@
 //! An entry ready to run: instructions with resolved operands.
 
+use emulator::MAX_DIMENSIONS;
 use emulator::guest::{Element, Site, StrongOrder};
 
 use crate::isa::{Binary, Quaternary, Relation, Ternary, Unary};
@@ -235,10 +236,8 @@ pub(crate) struct CpAsync {
 pub(crate) struct TensorCopy {
     pub(crate) map: Address,
     pub(crate) shared: Address,
-    /// Column, row, head, batch.
-    pub(crate) at: Box<[Slot]>,
-    /// The coordinate in a fifth dimension, which has one element.
-    pub(crate) fifth: Option<Slot>,
+    /// The coordinates, innermost first.
+    pub(crate) at: [Slot; MAX_DIMENSIONS],
     /// The mbarrier of a load.
     pub(crate) object: Option<Address>,
     /// The blocks of the cluster that a load goes to.

@@ -48,8 +48,7 @@ fn rows(buffer_name: &str, count: u64) -> Argument {
         offset: 0,
         extents: vec![64, count],
         strides: vec![128],
-        box_columns: 64,
-        box_rows: 8,
+        box_extents: vec![64, 8],
         swizzle: 128,
     })
 }
@@ -820,34 +819,6 @@ fn a_kernel_that_counts_on_the_lowest_lane_is_told_so() {
             byte: 0
         })
     );
-}
-
-/// Returns the kernel that stores a box, with a fifth coordinate.
-fn stored_in_five_dimensions(fifth: &str) -> String {
-    TENSOR_STORE
-        .replace("tensor.2d", "tensor.5d")
-        .replace("{%r6, %r6}", &format!("{{%r6, %r6, %r6, %r6, {fifth}}}"))
-}
-
-fn five_dimensions() -> Case {
-    let Argument::Map(map) = rows("to", 8) else {
-        unreachable!("it is a map")
-    };
-    Case {
-        arguments: vec![Argument::Map(MapOver {
-            extents: vec![64, 8, 1, 1, 1],
-            strides: vec![128, 0, 0, 0],
-            ..map
-        })],
-        ..store_launch()
-    }
-}
-
-#[test]
-fn a_fifth_dimension_has_one_element() {
-    assert_quiet(&stored_in_five_dimensions("%r6"), &five_dimensions());
-    let all = said(&judge(&stored_in_five_dimensions("1"), &five_dimensions()));
-    assert!(all.contains("a box at 1 in a fifth dimension"), "{all}");
 }
 
 /// A kernel that takes a structure: a number, an address and a number.

@@ -7,7 +7,7 @@ use crate::judge::{Stop, Sync, TmaBox};
 use crate::mbarrier::Misuse;
 use crate::run::{Run, ThreadContext};
 use crate::site::Site;
-use crate::tensor_map::TensorMap;
+use crate::tensor_map::{MAX_DIMENSIONS, TiledMap};
 use crate::tma::{Incoming, Origin, Stores, Transfer};
 
 use super::mbarrier::Call;
@@ -41,10 +41,10 @@ impl ThreadContext {
 
     /// # Safety
     /// `encoded` is null or readable.
-    unsafe fn map(&self, encoded: *const [u64; 16], operation: &str, site: Site) -> TensorMap {
+    unsafe fn map(&self, encoded: *const [u64; 16], operation: &str, site: Site) -> TiledMap {
         self.demand_aligned("tensor map", operation, encoded as usize, 64, site);
         // SAFETY: the caller's.
-        match unsafe { encoded.as_ref() }.map(TensorMap::decode) {
+        match unsafe { encoded.as_ref() }.map(TiledMap::decode) {
             Some(Ok(map)) => map,
             Some(Err(error)) => self.refuse(operation, error.to_string(), site),
             None => self.refuse(operation, "its tensor map is null".to_owned(), site),
@@ -52,17 +52,17 @@ impl ThreadContext {
     }
 
     /// # Safety
-    /// `encoded` is null or readable, `coordinates` readable.
+    /// `encoded` is null or readable.
     unsafe fn transfer(
         &self,
         encoded: *const [u64; 16],
         smem: *mut u8,
-        coordinates: *const [i32; 4],
+        at: [i32; MAX_DIMENSIONS],
         operation: &str,
         site: Site,
     ) -> Transfer {
         // SAFETY: the caller's.
-        let (map, at) = unsafe { (self.map(encoded, operation, site), *coordinates) };
+        let map = unsafe { self.map(encoded, operation, site) };
         let (start, cluster) = (smem as usize, &self.run().cluster);
         if cluster.locate(start, map.box_bytes()).is_none() {
             let (declared, bytes) = (cluster.declared, map.box_bytes());
@@ -115,7 +115,7 @@ fn judged_box(transfer: &Transfer, offset: usize) -> TmaBox<impl Iterator<Item =
         offset,
         bytes: transfer.bytes(),
         rows,
-        number: transfer.at[1].max(0) as u32 / transfer.map.box_rows,
+        number: transfer.at[1].max(0) as u32 / transfer.map.box_extents[1],
     }
 }
 
@@ -144,9 +144,26 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_load(
     site: Site,
 ) {
     // SAFETY: see emulator_tma_prefetch_map.
-    let context = unsafe { &*thread };
+    unsafe { load(&*thread, smem_box, map, object, in_five(*at), site) }
+}
+
+/// Returns the coordinates of a kernel whose tensors have four dimensions.
+fn in_five([column, row, head, batch]: [i32; 4]) -> [i32; MAX_DIMENSIONS] {
+    [column, row, head, batch, 0]
+}
+
+/// # Safety
+/// See [`emulator_tma_prefetch_map`].
+pub(crate) unsafe fn load(
+    context: &ThreadContext,
+    smem_box: *mut u8,
+    map: *const [u64; 16],
+    object: *mut u64,
+    at: [i32; MAX_DIMENSIONS],
+    site: Site,
+) {
     let run = context.run();
-    // SAFETY: likewise.
+    // SAFETY: the caller's.
     let transfer = unsafe { context.transfer(map, smem_box, at, "tma_load", site) };
     let call = Call {
         context,
@@ -201,13 +218,24 @@ pub(crate) unsafe extern "C-unwind" fn emulator_tma_store(
     site: Site,
 ) {
     // SAFETY: see emulator_tma_prefetch_map.
-    let context = unsafe { &*thread };
+    unsafe { store(&*thread, map, smem_box, in_five(*at), site) }
+}
+
+/// # Safety
+/// See [`emulator_tma_prefetch_map`].
+pub(crate) unsafe fn store(
+    context: &ThreadContext,
+    map: *const [u64; 16],
+    smem_box: *mut u8,
+    at: [i32; MAX_DIMENSIONS],
+    site: Site,
+) {
     let run = context.run();
-    // SAFETY: likewise.
+    // SAFETY: the caller's.
     let transfer = unsafe { context.transfer(map, smem_box, at, "tma_store", site) };
     if transfer.at.iter().any(|&coordinate| coordinate < 0) {
         let reason = format!(
-            "it starts at {:?} (column, row, head, batch), and a store may not before 0",
+            "it starts at {:?} (innermost first), and a store may not before 0",
             transfer.at
         );
         context.refuse("tma_store", reason, site);

@@ -1,5 +1,7 @@
 //! cp.async, and tensor copies by TMA.
 
+use emulator::MAX_DIMENSIONS;
+
 use super::operands::list;
 use super::{Decoder, Result, Text};
 use crate::step::{Address, CpAsync, Op, TensorCopy};
@@ -119,30 +121,27 @@ impl Decoder<'_> {
         })
     }
 
-    /// Resolves `[map, {column, row, head, batch, fifth}]`.
+    /// Resolves `[map, {coordinates}]`. A dimension that the tensor does not have is at 0.
     fn tensor(&mut self, text: &Text<'_>, index: usize, count: usize) -> Result<TensorCopy> {
         let operand = text.operand(index)?;
         let inner = operand.trim_start_matches('[').trim_end_matches(']');
         let Some((map, coordinates)) = inner.split_once(',') else {
             return Err(text.invalid(format!("`{operand}` has no coordinates")));
         };
-        let mut at = Vec::new();
-        for coordinate in list(coordinates.trim()) {
-            at.push(self.value(text, coordinate, "s32")?);
+        let named = list(coordinates.trim());
+        if named.len() != count {
+            let reason = format!("{} coordinates for {count} dimensions", named.len());
+            return Err(text.invalid(reason));
         }
-        if at.len() != count {
-            return Err(text.invalid(format!("{} coordinates for {count} dimensions", at.len())));
-        }
-        let fifth = if at.len() > 4 { at.pop() } else { None };
-        while at.len() < 4 {
-            at.push(self.bits(0));
+        let mut at = [self.bits(0); MAX_DIMENSIONS];
+        for (slot, coordinate) in at.iter_mut().zip(named) {
+            *slot = self.value(text, coordinate, "s32")?;
         }
         let address = format!("[{}]", map.trim());
         Ok(TensorCopy {
             map: self.address(text, &address)?,
             shared: Address { base: 0, offset: 0 },
-            at: at.into(),
-            fifth,
+            at,
             object: None,
             blocks: None,
         })

@@ -103,7 +103,7 @@ impl Frame<'_> {
             },
             Op::TmaLoad(copy) => self.tma_load(copy, site),
             // SAFETY: see PrefetchMap.
-            Op::TmaStore(copy) => unsafe { thread.tma_store(&self.box_copy(copy, site), site) },
+            Op::TmaStore(copy) => unsafe { thread.tma_store(&self.box_copy(copy), site) },
             Op::TmaStoreCommit => thread.tma_store_commit(site),
             Op::TmaStoreWaitRead(newest) => thread.tma_store_wait_read(*newest, site),
             Op::TmaStoreWait(newest) => thread.tma_store_wait(*newest, site),
@@ -114,7 +114,7 @@ impl Frame<'_> {
     /// Loads a box to this block, or to the same place of each block that it names, whose mbarrier
     /// it counts at.
     fn tma_load(&self, copy: &TensorCopy, site: Site) {
-        let load = self.box_copy(copy, site);
+        let load = self.box_copy(copy);
         let object = copy.object.map_or(0, |object| self.shared(object));
         let Some(blocks) = copy.blocks else {
             // SAFETY: the kernel vouches for the map, or the system stops it.
@@ -135,24 +135,12 @@ impl Frame<'_> {
         }
     }
 
-    fn box_copy(&self, copy: &TensorCopy, site: Site) -> BoxCopy {
-        let fifth = copy.fifth.map_or(0, |slot| self.get_u32(slot) as i32);
-        if fifth != 0 {
-            let message = format!(
-                "a box at {fifth} in a fifth dimension: it has one element, and others are not \
-                 implemented"
-            );
-            self.thread.trap(message, site);
-        }
-        let mut at = [0; 4];
-        for (coordinate, &slot) in at.iter_mut().zip(&copy.at) {
-            *coordinate = self.get_u32(slot) as i32;
-        }
+    fn box_copy(&self, copy: &TensorCopy) -> BoxCopy {
         let (_, shared) = self.in_cluster(self.address(copy.shared) as u32);
         BoxCopy {
             map: self.address(copy.map) as *const [u64; 16],
             shared,
-            at,
+            at: copy.at.map(|slot| self.get_u32(slot) as i32),
         }
     }
 }

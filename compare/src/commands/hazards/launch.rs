@@ -90,7 +90,7 @@ struct MapEntry {
     offset: usize,
     extents: Vec<u64>,
     strides: Vec<u64>,
-    /// Columns and rows, and 1 for each further dimension.
+    /// Innermost first; 1 in each dimension that is left out.
     #[serde(rename = "box")]
     extent: Vec<u32>,
     swizzle: u32,
@@ -253,7 +253,7 @@ impl ArgumentEntry {
             (None, Some(name), Some(number), None, None, None) => {
                 Ok(Argument::Scalar(element(name)?, number))
             }
-            (None, None, None, Some(entry), None, None) => Ok(Argument::Map(entry.map()?)),
+            (None, None, None, Some(entry), None, None) => Ok(Argument::Map(entry.map())),
             (None, None, None, None, Some(digits), None) => Ok(Argument::Bytes(bytes_of(digits)?)),
             (None, None, None, None, None, Some(size)) => Ok(Argument::Structure {
                 bytes: size,
@@ -279,25 +279,15 @@ impl ArgumentEntry {
 }
 
 impl MapEntry {
-    fn map(&self) -> anyhow::Result<MapOver> {
-        let [box_columns, box_rows, others @ ..] = self.extent.as_slice() else {
-            bail!("a box has columns and rows");
-        };
-        if others.iter().any(|&extent| extent != 1) {
-            bail!(
-                "a box of {:?} elements has more than columns and rows",
-                self.extent
-            );
-        }
-        Ok(MapOver {
+    fn map(&self) -> MapOver {
+        MapOver {
             buffer: self.buffer.clone(),
             offset: self.offset,
             extents: self.extents.clone(),
             strides: self.strides.clone(),
-            box_columns: *box_columns,
-            box_rows: *box_rows,
+            box_extents: self.extent.clone(),
             swizzle: self.swizzle,
-        })
+        }
     }
 }
 

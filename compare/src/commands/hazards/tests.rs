@@ -160,6 +160,27 @@ fn an_infinity_that_is_expected_is_met() {
 }
 
 #[test]
+fn a_box_of_three_dimensions_is_described_by_its_extents() {
+    let answer = hazards(&committed("boxes.ptx", "boxes.toml")).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+}
+
+#[test]
+fn a_box_whose_dimensions_are_in_another_order_is_a_wrong_output() {
+    let folder = TempDir::new().unwrap();
+    for (from, to) in [
+        ("box = [32, 2, 2]", "box = [32, 4, 1]"),
+        ("strides = [128, 384]", "strides = [384, 128]"),
+        ("strides = [128, 384]", "strides = [128, 256]"),
+    ] {
+        let launch = kernel("boxes.toml").replace(from, to);
+        let answer = hazards(&arguments(&folder, &kernel("boxes.ptx"), &launch)).unwrap();
+        assert_eq!(answer.exit, Exit::Fail, "{to}: {}", answer.text);
+        assert!(answer.text.contains("of `to` is"), "{}", answer.text);
+    }
+}
+
+#[test]
 fn a_launch_beyond_the_memory_is_refused_before_it_runs() {
     let folder = TempDir::new().unwrap();
     let mut args = arguments(&folder, &kernel("barrier.ptx"), BARRIER_LAUNCH);
@@ -411,9 +432,9 @@ fn a_structure_or_content_that_is_none_is_refused() {
         ("bytes = 24", "", "it is one of `buffer`"),
         (
             "hex = '0c000000'",
-            "map = { buffer = 'to', extents = [2], strides = [], box = [2], \
+            "map = { buffer = 'to', extents = [2], strides = [], box = [2, 1], \
           swizzle = 128 }",
-            "a box has columns and rows",
+            "has 1 extents, 0 strides and a box of 2; it has 1 to 5 dimensions",
         ),
     ] {
         let folder = TempDir::new().unwrap();
