@@ -107,7 +107,7 @@ impl Needs {
 }
 
 /// How many times as much is given to a judgement that has remembered more than it might.
-const MORE: usize = 4;
+const MORE: usize = 2;
 
 /// A judgement that is ready to begin.
 #[derive(Clone, Debug)]
@@ -295,7 +295,7 @@ mod tests {
         let first = prepared(case(1, 128), GIB);
         let before = first.case.history_bytes(&program());
         let second = first.with_more(&program()).unwrap();
-        assert_eq!(second.case.history_bytes(&program()), 4 * before);
+        assert_eq!(second.case.history_bytes(&program()), 2 * before);
         assert!(second.needs.bytes() > first.needs.bytes());
         assert!(second.needs.check().is_ok(), "{}", second.needs.line());
         let mut last = second;
