@@ -107,22 +107,23 @@ fn conclusion(candidate: &Candidate) -> String {
 mod tests {
     use super::*;
     use document::markdown;
-    use results::testing::scenario::{candidate, row};
+    use results::testing::{candidate, row};
 
     /// The fastest peer is wrong: it has no pair, and is no rival.
     #[test]
     fn gates_and_ratios_are_shown_with_their_rivals() {
-        let mut timed = candidate(
-            "cases 14 | C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; \
-             mine.py:attention | mission f16 full | peers | p50 10 | host_p50 20; \
-             cpasync | mission f16 full | peers | p50 8; \
-             torch-default | mission f16 full | peers | p50 16 | host_p50 20; \
-             torch-cudnn | mission f16 full | peers | p50 5; \
-             mine.py:attention | mission f16 full | peers cpasync | speedup_p50 0.8 0.79 0.81; \
-             mine.py:attention | mission f16 full | peers torch-default | \
-             speedup_p50 1.6 1.59 1.61; \
-             flash-attn | all | peers | note not installed",
-        );
+        let mut timed = candidate("cases 14 | C1 pass | C2 pass | C3 pass | C5 pass | C6 pass");
+        for time in [
+            "mine.py:attention | mission f16 full | peers | p50 10 | host_p50 20",
+            "cpasync | mission f16 full | peers | p50 8",
+            "torch-default | mission f16 full | peers | p50 16 | host_p50 20",
+            "torch-cudnn | mission f16 full | peers | p50 5",
+            "mine.py:attention | mission f16 full | peers cpasync | speedup_p50 0.8 0.79 0.81",
+            "mine.py:attention | mission f16 full | peers torch-default | speedup_p50 1.6 1.59 1.61",
+            "flash-attn | all | peers | note not installed",
+        ] {
+            timed.add(row(time));
+        }
         timed.cases = vec![row(
             "mine.py:attention | long bf16 causal normal:0 | peers | \
              note NotImplementedError: no bf16",

@@ -95,7 +95,7 @@ pub fn main_loop(row: &Row) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use results::testing::scenario::row;
+    use results::testing::row;
 
     #[test]
     fn a_main_loop_is_its_classes_that_occur() {

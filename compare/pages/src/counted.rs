@@ -264,27 +264,37 @@ fn compact(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::verdict::{GateId, Verdict};
     use document::terminal::terminal;
     use results::judge::{View, verdict};
-    use results::testing::scenario;
+    use results::table::Run;
+    use results::table::session::Tier;
+    use results::testing::{CPASYNC, IN_EMULATOR, WMMA, counters, emulated, row};
 
-    fn page(words: &str) -> String {
-        let run = scenario::run(words);
-        terminal(&blocks(&verdict::report(View::alone(&run))))
+    fn page(run: &Run) -> String {
+        terminal(&blocks(&verdict::report(View::alone(run))))
     }
 
     #[test]
     fn a_run_in_the_emulator_shows_what_it_counted_over_the_stage_before() {
-        let page = page(
-            "emulated; wmma mission emulator: \
-             shared_read_wavefronts 692224 | shared_write_wavefronts 299008 | \
-             async_write_wavefronts 0 | shared_read_conflicts 0 | \
-             shared_write_conflicts 131072 | async_write_conflicts 0; \
-             cpasync mission emulator: \
-             shared_read_wavefronts 300000 | shared_write_wavefronts 99008 | \
-             async_write_wavefronts 131072 | shared_read_conflicts 0 | \
-             shared_write_conflicts 0 | async_write_conflicts 0",
-        );
+        let mut run = emulated();
+        for (subject, metric, count) in [
+            (WMMA, Metric::SharedReadWavefronts, 692_224.0),
+            (WMMA, Metric::SharedWriteWavefronts, 299_008.0),
+            (WMMA, Metric::AsyncWriteWavefronts, 0.0),
+            (WMMA, Metric::SharedReadConflicts, 0.0),
+            (WMMA, Metric::SharedWriteConflicts, 131_072.0),
+            (WMMA, Metric::AsyncWriteConflicts, 0.0),
+            (CPASYNC, Metric::SharedReadWavefronts, 300_000.0),
+            (CPASYNC, Metric::SharedWriteWavefronts, 99_008.0),
+            (CPASYNC, Metric::AsyncWriteWavefronts, 131_072.0),
+            (CPASYNC, Metric::SharedReadConflicts, 0.0),
+            (CPASYNC, Metric::SharedWriteConflicts, 0.0),
+            (CPASYNC, Metric::AsyncWriteConflicts, 0.0),
+        ] {
+            run = run.with_figure(subject, counters(), metric, count);
+        }
+        let page = page(&run);
         for line in [
             "| stage     | wavefronts | conflicts | claims |",
             "| 0 scalar  | 991k       | 131k      | 1 of 1 |",
@@ -295,24 +305,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_counted_has_no_column_and_a_failure_has_one() {
-        let quick = page("emulated; - mission; tier 0");
+    fn what_is_not_counted_has_no_column() {
+        let quick = page(&emulated().without_counters().of_tier(Tier::T0));
         assert!(quick.contains("gates"), "{quick}");
         assert!(!quick.contains("wavefronts"), "{quick}");
-        let failed = page("emulated; wmma all: C3 fail").to_lowercase();
+    }
+
+    #[test]
+    fn a_failure_has_a_column() {
+        let red = emulated().with_gate(WMMA, IN_EMULATOR, GateId::C3, Verdict::Fail);
+        let failed = page(&red).to_lowercase();
         assert!(failed.contains("fail c3"), "{failed}");
     }
 
     #[test]
     fn what_nvcc_made_is_a_table_of_its_own() {
-        let built = page(
-            "emulated; + cpasync | f16 d64 | kernel | threads 128; \
-             + cpasync | f16 d64 sm_90a | ptxas | registers 120 | occupancy 0.25 | \
-             loop_instructions 357",
-        );
+        let compiled = "cpasync | f16 d64 sm_90a | ptxas | registers 120 | occupancy 0.25 | \
+                        loop_instructions 357";
+        let run = emulated()
+            .with_row(row("cpasync | f16 d64 | kernel | threads 128"))
+            .with_row(row(compiled));
+        let built = page(&run);
         let line = "| 1 cpasync | 120       | 4             | 357                           |";
         assert!(built.contains(line), "{built}");
-        assert!(!page("emulated").contains("registers"));
+        assert!(!page(&emulated()).contains("registers"));
     }
 
     #[test]

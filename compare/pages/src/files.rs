@@ -155,7 +155,8 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use results::testing::{US, emulated, scenario, timed};
+    use results::table::session::Tier;
+    use results::testing::{PeerArm, US, emulated, timed};
 
     fn report_in(folder: &Path) -> Option<String> {
         std::fs::read_to_string(folder.join(REPORT)).ok()
@@ -166,8 +167,8 @@ mod tests {
         for (run, is_on_gpu) in [
             (timed(US), true),
             (emulated(), false),
-            (scenario::run("timed; tier 0"), false),
-            (scenario::run("timed; stages stage1-cpasync"), false),
+            (timed(US).of_tier(Tier::T0), false),
+            (timed(US).of_stages(&["stage1-cpasync"]), false),
         ] {
             let root = tempfile::tempdir().unwrap();
             let folder = root.path().join("run");
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn each_gpu_that_the_report_links_to_has_a_page() {
         let main = timed(US);
-        let other = scenario::run("timed; peers mission 10 torch-default 15");
+        let other = timed(US).peers("mission", 10.0, &[PeerArm::right("torch-default", 15.0)]);
         let reports = [&main, &other].map(|run| verdict::report(View::alone(run)));
         let files = report_files(&reports, Path::new("root"));
         let paths: Vec<_> = files.iter().map(|file| file.path.as_path()).collect();

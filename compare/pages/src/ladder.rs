@@ -676,12 +676,12 @@ fn ran<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Subject> {
 mod tests {
     use super::*;
     use results::table::Kind;
-    use results::testing::scenario;
+    use results::testing::{US, timed};
 
     #[test]
     fn a_rate_of_e4m3_is_no_share_of_a_product_of_16_bit_types() {
         let product = Row::new("gpu", Kind::PeerSession).figure(Metric::MatrixFlops, 8e14);
-        let run = scenario::run("timed").with_row(product);
+        let run = timed(US).with_row(product);
         let view = View::alone(&run);
         let share = |dtype| share_of_ceiling(&view, &ProblemPlace::claims(dtype), 4e14);
         assert_eq!(share(Dtype::F16), Some(50.0));

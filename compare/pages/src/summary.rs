@@ -47,15 +47,16 @@ pub fn document(report: &Report<'_>, committed: Option<String>) -> Vec<Block> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::verdict::{GateId, Verdict};
     use document::terminal;
     use results::judge::verdict::{self, Exit, report_of_checks};
     use results::judge::{diff, state::State};
-    use results::table::Table;
-    use results::testing::scenario;
+    use results::table::session::Tier;
+    use results::table::{Run, Table};
+    use results::testing::{CPASYNC, ON_GPU, SCALAR, US, WMMA, emulated, row, timed};
 
-    fn page(words: &str) -> String {
-        let run = scenario::run(words);
-        let report = verdict::report(View::alone(&run));
+    fn page(run: &Run) -> String {
+        let report = verdict::report(View::alone(run));
         terminal::terminal(&document(&report, None))
     }
 
@@ -63,11 +64,17 @@ mod tests {
     /// latencies; none is this run's.
     #[test]
     fn a_run_answers_for_what_it_checked_and_names_the_table_beside_it() {
-        let before =
-            scenario::run("timed 24 20 40; clean; scalar gpu all: C3 fail; identity 1 old");
+        let before = timed([24.0, 20.0, 40.0])
+            .clean()
+            .with_gate(SCALAR, ON_GPU, GateId::C3, Verdict::Fail)
+            .with_identity(1, "old");
         let table = diff::accepted(&before.named("1"), &Table::default());
-        let checks = "emulated; stages stage0-scalar; tier 0; - scalar; - cpasync";
-        let run = scenario::run(checks).named("2");
+        let run = emulated()
+            .of_stages(&["stage0-scalar"])
+            .of_tier(Tier::T0)
+            .without_subject(SCALAR)
+            .without_subject(CPASYNC)
+            .named("2");
         let report = report_of_checks(&run, &table);
         assert_eq!(report.overall().exit, Exit::Pass, "{:?}", report.failures);
         let states = report.states.iter().map(|(_, state)| state);
@@ -92,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn green_is_a_line_a_stage_and_red_comes_first() {
-        insta::assert_snapshot!(page("timed"), @"
+    fn green_is_a_line_a_stage() {
+        insta::assert_snapshot!(page(&timed(US)), @"
         | stage          | variant       | gates | µs at mission | gain (claimed) |
         |----------------|---------------|-------|---------------|----------------|
         | stage0-scalar  | wmma-qk-32x64 | pass  |          20.0 |                |
@@ -109,7 +116,12 @@ mod tests {
 
         PASS: 3 variants pass every gate
         ");
-        let page = page("timed; wmma gpu all: C2 fail max error 3e-1 > 4e-4");
+    }
+
+    #[test]
+    fn red_comes_first_and_last() {
+        let red = timed(US).with_failure(WMMA, ON_GPU, GateId::C2, "max error 3e-1 > 4e-4");
+        let page = page(&red);
         assert!(
             page.starts_with("- fail C2 of stage0-scalar/wmma-qk-32x64: max error 3e-1 > 4e-4"),
             "{page}"
@@ -123,10 +135,12 @@ mod tests {
 
     #[test]
     fn a_problem_of_which_a_part_is_judged_is_named_with_how_large_it_is() {
-        let page = page(
-            "timed; + wmma | 1x32:8x32768x128 f16 full normal:0 | gpu | C2 pass; \
-             + wmma | big f16 full | gpu | p50 9",
-        );
+        let run = timed(US)
+            .with_row(row(
+                "wmma | 1x32:8x32768x128 f16 full normal:0 | gpu | C2 pass",
+            ))
+            .with_row(row("wmma | big f16 full | gpu | p50 9"));
+        let page = page(&run);
         let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             words.contains("rows sampled: a problem has more than 256 Mi scores"),
@@ -145,7 +159,11 @@ mod tests {
 
     #[test]
     fn what_a_quick_run_leaves_out_takes_no_line() {
-        let page = page("timed; claims 0 0; claims 1 0; tier 0; - wmma");
+        let quick = timed(US)
+            .without_claims()
+            .of_tier(Tier::T0)
+            .without_subject(WMMA);
+        let page = page(&quick);
         assert!(
             !page.contains("wmma-qk-32x64") && page.contains("scalar-32x64"),
             "{page}"

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use common::claim::Where;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, SHAPES};
-use common::verdict::{GateId, GateResult};
+use common::verdict::{GateId, GateResult, Verdict};
 use document::markdown::markdown;
 use document::terminal::terminal;
 use document::{Block, row};
@@ -21,25 +21,41 @@ use results::table::session::Progress;
 use results::table::{
     self, Figure, Kind, Place, ProblemPlace, Role, Row, Run, Source, StageMeta, Subject,
 };
-use results::testing::scenario;
-use results::testing::{CPASYNC, PeerArm, WMMA, table};
+use results::testing::{
+    CPASYNC, ON_GPU, PeerArm, SCALAR, US, WMMA, emulated, instance, latency, mission, pair_with,
+    row, table, time_beside_peers, timed,
+};
 
-/// Returns the literal run, 1.5x over a peer on mission and 0.8x on long, with these changes.
-/// Kernels of one machine code are the same, so that none has any.
-fn run(changes: &str) -> Run {
-    scenario::run(&format!(
-        "timed; built 128 0; ptxas: code none; beside cpasync mission 15 torch-default 22.5; \
-         beside cpasync long 30 torch-default 24; {changes}"
-    ))
+/// Returns the literal run, 1.5x over a peer on mission and 0.8x on long. Kernels of one machine
+/// code are the same, so that none has any.
+fn literal() -> Run {
+    let long = ProblemPlace::new("long", Dtype::F16, Mask::Full);
+    timed(US)
+        .built_throughout(128, 0)
+        .for_each_variant(|run, subject| run.without_code(subject))
+        .beside(CPASYNC, &mission(), 15.0, &[torch_default(22.5)])
+        .beside(CPASYNC, &long, 30.0, &[torch_default(24.0)])
+}
+
+fn torch_default(us: f64) -> PeerArm<'static> {
+    PeerArm::right("torch-default", us)
 }
 
 /// Returns the table of a session on other kernels.
 fn before() -> table::Table {
-    table(&[run("named 1; identity 0 before; identity 1 before")])
+    table(&[literal()
+        .named("1")
+        .with_identity(0, "before")
+        .with_identity(1, "before")])
 }
 
-/// A newer session, in which a variant is slower.
-const SLOW: &str = "named 2; cpasync mission gpu !pair: p50 16.5 16.495 16.505 | p90 16.51";
+/// Returns a newer session, in which a variant is slower.
+fn slower() -> Run {
+    literal()
+        .named("2")
+        .with_figure(CPASYNC, latency(), Metric::P50, (16.5, 16.495, 16.505))
+        .with_figure(CPASYNC, latency(), Metric::P90, 16.51)
+}
 
 fn report_on(run: &Run) -> Report<'_> {
     verdict::report(View::alone(run))
@@ -88,8 +104,9 @@ fn small_page(report: &Report<'_>) -> String {
 
 #[test]
 fn what_decides_stands_first_in_compare_md() {
-    let slow = "wmma mission gpu !pair: p50 23 22.995 23.005 | p90 23.01";
-    let run = run(&format!("{SLOW}; {slow}"));
+    let run = slower()
+        .with_figure(WMMA, latency(), Metric::P50, (23.0, 22.995, 23.005))
+        .with_figure(WMMA, latency(), Metric::P90, 23.01);
     let committed = before();
     let report = verdict::report_of_run(&run, &committed);
     insta::assert_snapshot!(small_page(&report));
@@ -97,7 +114,10 @@ fn what_decides_stands_first_in_compare_md() {
 
 #[test]
 fn a_run_shows_what_it_measured_alone() {
-    let run = scenario::run("emulated; - scalar; - wmma; stages stage1-cpasync");
+    let run = emulated()
+        .without_subject(SCALAR)
+        .without_subject(WMMA)
+        .of_stages(&["stage1-cpasync"]);
     let page = small_page(&report_on(&run));
     let (_, after) = page.split_once("## The ladder\n\n").unwrap();
     let (ladder, _) = after.split_once("\n## ").unwrap();
@@ -294,11 +314,14 @@ fn shown(report: &Report<'_>, parts: &[Section], stages: &[&str]) -> Vec<Block> 
     show::document(report, &asked)
 }
 
-const FAILED_WMMA: &str = "wmma all: C2 fail max error 3e-1 > 4e-4";
+/// Returns the literal run, in which a variant fails a gate.
+fn red() -> Run {
+    literal().with_failure(WMMA, ON_GPU, GateId::C2, "max error 3e-1 > 4e-4")
+}
 
 #[test]
 fn variants_that_fail_stand_first() {
-    let run = run(FAILED_WMMA);
+    let run = red();
     let text = terminal(&shown(&report_on(&run), &[Section::Gates], &[]));
     let failed = text.find("stage0/wmma-qk-32x64").unwrap();
     let passed = text.find("stage0/scalar-32x64").unwrap();
@@ -307,7 +330,7 @@ fn variants_that_fail_stand_first() {
 
 #[test]
 fn parts_are_shown_as_asked_for() {
-    let run = run(FAILED_WMMA);
+    let run = red();
     let parts = [Section::Gates, Section::Peers, Section::Counters];
     let page = shown(
         &report_on(&run),
@@ -319,7 +342,7 @@ fn parts_are_shown_as_asked_for() {
 
 #[test]
 fn a_stage_is_shown_with_its_gates_latencies_and_claims() {
-    let run = run(FAILED_WMMA);
+    let run = red();
     let text = terminal(&shown(&report_on(&run), &[], &["stage0-scalar"]));
     for part in [
         "== ladder ==",
@@ -366,68 +389,72 @@ fn every_part_of_the_committed_table_fits_the_terminal() {
 }
 
 /// Returns the time and the gain of the second stage, as the ladder has them.
-fn time_and_gain(changes: &str) -> String {
-    let run = scenario::run(&format!("timed {changes}"));
-    let report = report_on(&run);
+fn time_and_gain(run: &Run) -> String {
+    let report = report_on(run);
     let cells = ladder::stage_row(&report, &report.view.stages[1]);
     format!("{} µs, {}", cells[2].1.shown(), cells[3].1.shown())
 }
 
 #[test]
 fn a_gain_is_shown_with_its_claim() {
-    assert_eq!(time_and_gain(""), "15.0 µs, 1.33x (1.10)");
+    assert_eq!(time_and_gain(&timed(US)), "15.0 µs, 1.33x (1.10)");
 }
 
 #[test]
 fn a_gain_is_shown_with_its_refuted_claim() {
-    let changes = "32 20 19; refuted 1 0";
-    assert_eq!(time_and_gain(changes), "19.0 µs, 1.05x (1.10 ✗)");
+    let refuted = timed([32.0, 20.0, 19.0]).with_refuted_claim(1, 0);
+    assert_eq!(time_and_gain(&refuted), "19.0 µs, 1.05x (1.10 ✗)");
 }
 
 #[test]
 fn a_gain_is_shown_with_its_undecided_claim() {
-    let noisy = "; cpasync mission gpu pair: noise 0.5";
-    assert_eq!(time_and_gain(noisy), "15.0 µs, 1.33x (1.10 ?)");
+    let noisy = timed(US).with_figure(CPASYNC, pair_with(WMMA), Metric::Noise, 0.5);
+    assert_eq!(time_and_gain(&noisy), "15.0 µs, 1.33x (1.10 ?)");
 }
 
 #[test]
 fn a_gain_that_is_not_claimed_is_shown() {
-    assert_eq!(time_and_gain("; claims 1 0"), "15.0 µs, 1.33x");
+    let unclaimed = timed(US).with_first_claims(1, 0);
+    assert_eq!(time_and_gain(&unclaimed), "15.0 µs, 1.33x");
 }
 
 #[test]
 fn a_loss_that_is_not_claimed_is_shown() {
-    assert_eq!(time_and_gain("32 15 20; claims 1 0"), "20.0 µs, 0.750x");
+    let slower = timed([32.0, 15.0, 20.0]).with_first_claims(1, 0);
+    assert_eq!(time_and_gain(&slower), "20.0 µs, 0.750x");
 }
 
 /// Both medians are there, and no quotient is formed of them.
 #[test]
 fn a_gain_that_was_not_measured_is_its_claim_alone() {
-    assert_eq!(time_and_gain("; - pair"), "15.0 µs, (1.10)");
-    assert_eq!(time_and_gain("; - pair; claims 1 0"), "15.0 µs, ");
+    let alone = timed(US).without_pairs();
+    assert_eq!(time_and_gain(&alone), "15.0 µs, (1.10)");
+    let unclaimed = alone.with_first_claims(1, 0);
+    assert_eq!(time_and_gain(&unclaimed), "15.0 µs, ");
 }
 
 #[test]
 fn a_wrong_gain_is_not_shown() {
-    let wrong = "; cpasync mission gpu pair: C2 fail";
-    assert_eq!(time_and_gain(wrong), "15.0 µs, (1.10)");
+    let wrong = timed(US).with_gate(CPASYNC, pair_with(WMMA), GateId::C2, Verdict::Fail);
+    assert_eq!(time_and_gain(&wrong), "15.0 µs, (1.10)");
 }
 
 #[test]
 fn a_stale_gain_is_not_shown() {
-    assert_eq!(time_and_gain("; sources 1 changed"), " µs, (1.10)");
+    let stale = timed(US).with_later_identity(1, "changed");
+    assert_eq!(time_and_gain(&stale), " µs, (1.10)");
 }
 
 /// Nor is a time beside peers one of a kernel alone.
 #[test]
 fn a_gain_is_not_taken_from_times_beside_peers() {
-    let beside = "; peers mission 10 torch-default 20";
-    assert_eq!(time_and_gain(beside), "15.0 µs, 1.33x (1.10)");
+    let beside = timed(US).peers("mission", 10.0, &[torch_default(20.0)]);
+    assert_eq!(time_and_gain(&beside), "15.0 µs, 1.33x (1.10)");
 }
 
 /// Returns the gain at big, which the second stage claims there, too.
-fn gain_at_big(pair: &str) -> String {
-    let run = scenario::run(&format!("timed{pair}")).changed(|session| {
+fn gain_at_big(timed: Run) -> String {
+    let run = timed.changed(|session| {
         let claims = &mut session.stages[1].claims;
         let place = ProblemPlace::new("big", Dtype::F16, Mask::Full);
         claims.push(table::Claim {
@@ -442,10 +469,19 @@ fn gain_at_big(pair: &str) -> String {
 
 #[test]
 fn a_gain_at_big_is_shown_with_its_claim() {
-    assert_eq!(gain_at_big(""), "(1.10)");
-    let pair = "; + cpasync | big f16 full | gpu wmma | speedup_p50 1.333";
-    assert_eq!(gain_at_big(pair), "1.33x (1.10 ?)");
-    assert_eq!(gain_at_big(&format!("{pair} | C2 fail")), "(1.10)");
+    let pair = row("cpasync | big f16 full | gpu wmma | speedup_p50 1.333");
+    assert_eq!(gain_at_big(timed(US).with_row(pair)), "1.33x (1.10 ?)");
+}
+
+#[test]
+fn a_gain_at_big_that_was_not_measured_is_its_claim_alone() {
+    assert_eq!(gain_at_big(timed(US)), "(1.10)");
+}
+
+#[test]
+fn a_wrong_gain_at_big_is_not_shown() {
+    let wrong = row("cpasync | big f16 full | gpu wmma | speedup_p50 1.333 | C2 fail");
+    assert_eq!(gain_at_big(timed(US).with_row(wrong)), "(1.10)");
 }
 
 /// A branch is shown at its own problem alone, and not among the rungs.
@@ -455,7 +491,7 @@ fn a_branch_has_its_own_table_and_problem() {
         purpose: "small grids",
         problem: Where::new("mission", Dtype::F16, Mask::Full),
     };
-    let run = scenario::run("timed").changed(|session| session.stages[1].role = role);
+    let run = timed(US).changed(|session| session.stages[1].role = role);
     let page = markdown(&ladder::tables(&report_on(&run), Block::subsection));
     let (main, branches) = page.split_once("### Branches").unwrap();
     assert!(!main.contains("stage1-cpasync"), "{page}");
@@ -465,13 +501,14 @@ fn a_branch_has_its_own_table_and_problem() {
     assert!(branches.contains("| 1.33x over stage0 (1.10) |"), "{page}");
 }
 
-const MISSED_GOAL: &str = "+ attention-ladder | : regret | draw | regret_mean 1.01 | \
-                           regret_worst 1.275 | cases 240 | draw 240 | note there";
-
 /// Whatever is printed as failed or missed is in the verdict, and something is to be done about it.
 #[test]
 fn a_missed_goal_of_the_choice_is_in_the_verdict_of_every_page() {
-    let run = scenario::run(&format!("timed; clean; {MISSED_GOAL}"));
+    let regret = row(
+        "attention-ladder | : regret | draw | regret_mean 1.01 | regret_worst 1.275 | cases 240 | \
+         draw 240 | note there",
+    );
+    let run = timed(US).clean().with_row(regret);
     let table = table(std::slice::from_ref(&run));
     let report = verdict::report(View::committed(&run.session.stages, &table));
     let page = markdown(&report::document(&report, &[]));
@@ -494,13 +531,19 @@ fn a_missed_goal_of_the_choice_is_in_the_verdict_of_every_page() {
 /// that count.
 #[test]
 fn each_peer_is_a_column_and_the_choice_is_one_beside_ours() {
-    let run = scenario::run(
-        "timed; beside cpasync mission 10 flash-attn-4 20.04 flash-attn-3 30 \
-         torch-cudnn 12.346 torch-default 12.4; beside wmma mission 11 torch-math 40",
-    );
-    let place = ProblemPlace::new("mission", Dtype::F16, Mask::Full);
+    let peers = [
+        PeerArm::right("flash-attn-4", 20.04),
+        PeerArm::right("flash-attn-3", 30.0),
+        PeerArm::right("torch-cudnn", 12.346),
+        torch_default(12.4),
+    ];
+    let math = [PeerArm::right("torch-math", 40.0)];
+    let run =
+        timed(US)
+            .beside(CPASYNC, &mission(), 10.0, &peers)
+            .beside(WMMA, &mission(), 11.0, &math);
     let mut report = report_on(&run);
-    report.chosen = [(place, WMMA.into())].into();
+    report.chosen = [(mission(), WMMA.into())].into();
     let page = markdown(&report::document(&report, &[]));
     let lines = page
         .lines()
@@ -521,11 +564,11 @@ struct AtBig {
 
 /// Returns what the ladder shows at big of a run with these rows there.
 fn at_big(rows: &[(&str, &str)]) -> AtBig {
-    let mut words = String::from("timed");
+    let mut run = timed(US);
     for (subject, figures) in rows {
-        words += &format!("; + {subject} | big f16 full | gpu | sm_mhz 1560 | {figures}");
+        let time = format!("{subject} | big f16 full | gpu | sm_mhz 1560 | {figures}");
+        run = run.with_row(row(&time));
     }
-    let run = scenario::run(&words);
     let report = report_on(&run);
     let mut stages = Vec::new();
     for stage in report.view.stages {
@@ -582,13 +625,22 @@ fn a_burst_below_the_limit_is_shown_among_sustained_times() {
 
 #[test]
 fn a_problem_at_the_power_limit_shows_the_arms_that_were_timed_sustained() {
-    let sustained = "under warm L2, sustained | p50";
-    let run = scenario::run(&format!(
-        "timed; beside cpasync mission 10 flash-attn-3 12 torch-cudnn 13; \
-         cpasync peers mission !pair: {sustained} 15; flash-attn-3 peers mission: {sustained} 18; \
-         + cpasync | mission f16 full | peers flash-attn-3 | {sustained} 15 | \
-         speedup_p50 1.2 1.19 1.21"
-    ));
+    let sustained = "warm L2, sustained";
+    let peers = [
+        PeerArm::right("flash-attn-3", 12.0),
+        PeerArm::right("torch-cudnn", 13.0),
+    ];
+    let ratio = row(
+        "cpasync | mission f16 full | peers flash-attn-3 | under warm L2, sustained | p50 15 | \
+         speedup_p50 1.2 1.19 1.21",
+    );
+    let run = timed(US)
+        .beside(CPASYNC, &mission(), 10.0, &peers)
+        .with_conditions(CPASYNC, time_beside_peers(), sustained)
+        .with_figure(CPASYNC, time_beside_peers(), Metric::P50, 15.0)
+        .with_conditions("flash-attn-3", time_beside_peers(), sustained)
+        .with_figure("flash-attn-3", time_beside_peers(), Metric::P50, 18.0)
+        .with_row(ratio);
     let page = markdown(&report::document(&report_on(&run), &[]));
     let lines = page
         .lines()
@@ -603,7 +655,7 @@ fn a_problem_at_the_power_limit_shows_the_arms_that_were_timed_sustained() {
 /// Returns a run with ours at 10 µs against a peer on each named problem, and in each element type
 /// where that is timed.
 fn against_peers_on_everything() -> Run {
-    let mut run = scenario::run("timed");
+    let mut run = timed(US);
     for named in SHAPES.iter().filter(|named| named.name != "small") {
         let is_main = ["mission", "long", "big", "big_wide"].contains(&named.name);
         let has_all_dtypes = is_main || named.shape.is_decode();
@@ -627,10 +679,11 @@ fn against_peers_on_everything() -> Run {
 #[test]
 fn problems_are_shown_by_kind_and_of_another_gpu_model_what_is_lost() {
     let run = against_peers_on_everything();
-    let other_run = scenario::run(
-        "timed; peers mission 10 torch-default 15; peers decode_8k 10 flash-attn-3 8; \
-         peers 1x1x64x64 10 torch-math 10; peers long 10 torch-math 8!",
-    );
+    let other_run = timed(US)
+        .peers("mission", 10.0, &[torch_default(15.0)])
+        .peers("decode_8k", 10.0, &[PeerArm::right("flash-attn-3", 8.0)])
+        .peers("1x1x64x64", 10.0, &[PeerArm::right("torch-math", 10.0)])
+        .peers("long", 10.0, &[PeerArm::wrong("torch-math", 8.0)]);
     let page = markdown(&report::document(
         &report_on(&run),
         &[report_on(&other_run)],
@@ -676,14 +729,14 @@ fn compared(
 
 /// Returns the page of `compare diff` of two tables.
 fn page_of_diff(base: &table::Table, new: &table::Table) -> String {
-    let comparison = compared(&run("").session.stages, base, new);
+    let comparison = compared(&literal().session.stages, base, new);
     markdown(&super::diff::document(&comparison, false))
 }
 
-/// Checks that what the changes plant is named on the first lines.
+/// Checks that what is planted in a run is named on the first lines.
 #[track_caller]
-fn assert_planted_on_top(changes: &str, row: &str) {
-    let page = page_of_diff(&before(), &table(&[run(changes)]));
+fn assert_planted_on_top(run: Run, row: &str) {
+    let page = page_of_diff(&before(), &table(&[run]));
     let head: String = page.split_inclusive('\n').take(20).collect();
     let start = format!("| stage1/cpasync-32x64 | {row}");
     assert!(head.contains(&start), "{start}: {head}");
@@ -692,7 +745,7 @@ fn assert_planted_on_top(changes: &str, row: &str) {
 #[test]
 fn a_slower_kernel_is_named_at_the_top_of_a_comparison() {
     assert_planted_on_top(
-        SLOW,
+        slower(),
         "mission f16 full | 15.01 µs → 16.50 µs | worse, 0.91x: ",
     );
 }
@@ -700,7 +753,7 @@ fn a_slower_kernel_is_named_at_the_top_of_a_comparison() {
 #[test]
 fn spills_are_named_at_the_top_of_a_comparison() {
     assert_planted_on_top(
-        "cpasync ptxas: spill_bytes 128",
+        literal().with_figure(CPASYNC, instance(), Metric::SpillBytes, 128.0),
         "f16 d64 sm_90a | bytes **0 → 128** | worse |",
     );
 }
@@ -708,14 +761,16 @@ fn spills_are_named_at_the_top_of_a_comparison() {
 #[test]
 fn a_gate_that_fails_is_named_at_the_top_of_a_comparison() {
     assert_planted_on_top(
-        "+ cpasync | all | compute-sanitizer | C7 fail memcheck: invalid write of 2 bytes",
+        literal().with_row(row(
+            "cpasync | all | compute-sanitizer | C7 fail memcheck: invalid write of 2 bytes",
+        )),
         "gate C7 | FAIL | memcheck: invalid write of 2 bytes |",
     );
 }
 
 #[test]
 fn a_comparison_says_what_is_worse_what_to_do_and_by_how_much() {
-    let page = page_of_diff(&before(), &table(&[run(SLOW)]));
+    let page = page_of_diff(&before(), &table(&[slower()]));
     for part in [
         "**REGRESSION: 1 worse, 39 unchanged**\n\n\
          **Changed by this request:** stage0-scalar (2 kernels), stage1-cpasync (1 kernel). \
@@ -737,20 +792,17 @@ fn a_comparison_says_what_is_worse_what_to_do_and_by_how_much() {
 #[test]
 fn a_variant_is_new_if_the_base_has_nothing_of_it() {
     let new = "### New\n\n- stage1-cpasync/cpasync-32x64\n";
-    let page = page_of_diff(&table(&[run("- cpasync")]), &before());
+    let page = page_of_diff(&table(&[literal().without_subject(CPASYNC)]), &before());
     assert!(page.contains(new), "{page}");
-    let page_of_known = page_of_diff(&table(&[run("- all")]), &before());
+    let page_of_known = page_of_diff(&table(&[literal().without_checks()]), &before());
     assert!(!page_of_known.contains(new), "{page_of_known}");
 }
 
 #[test]
 fn a_variant_that_two_sources_know_is_new_once() {
-    let tables = |changes: &str| {
-        let emulated = scenario::run(&format!("emulated{changes}")).named("1");
-        let timed = scenario::run(&format!("timed{changes}")).named("2");
-        table(&[emulated, timed])
-    };
-    let page = page_of_diff(&tables("; - cpasync"), &tables(""));
+    let sessions = [emulated().named("1"), timed(US).named("2")];
+    let sessions_before = sessions.clone().map(|run| run.without_subject(CPASYNC));
+    let page = page_of_diff(&table(&sessions_before), &table(&sessions));
     let line = format!("- {CPASYNC}\n");
     assert_eq!(page.matches(&line).count(), 1, "{page}");
 }
@@ -817,7 +869,7 @@ fn a_ratio_below_1_has_three_decimals() {
 #[test]
 fn refuted_claims_stand_before_open_ones() {
     // 1.21x of a claimed 1.50x, and 1.10x of 1.10x in a newer stage.
-    let run = scenario::run("timed 20 16.5 15");
+    let run = timed([20.0, 16.5, 15.0]);
     let text = markdown(&report::document(&report_on(&run), &[]));
     let (_, claims) = text.split_once("## Claims that do not hold").unwrap();
     let row = |claim: &str| claims.find(claim).expect(claim);

@@ -4,12 +4,13 @@ use common::metric::Metric;
 use document::markdown::markdown;
 use results::judge::diff::KernelState;
 use results::judge::verdict::of_differences;
+use results::table::Run;
 use results::table::Subject;
-use results::testing::ladder;
-use results::testing::scenario::sides;
+use results::testing::{
+    CPASYNC, US, counters, declared, emulated, instance, ladder, latency, row, timed,
+};
 
-fn compared(line: &str) -> Comparison {
-    let (base, new) = sides(line);
+fn compared(base: &Run, new: &Run) -> Comparison {
     let pair = diff::compare(&base.table, &new.table, true, &ladder());
     Comparison {
         base: "main".into(),
@@ -21,16 +22,23 @@ fn compared(line: &str) -> Comparison {
     }
 }
 
+/// A second variant of a family.
+const WIDE: &str = "stage1-cpasync/cpasync-64x64";
+
+fn with_second_variant() -> Run {
+    emulated().with_variant(CPASYNC, "cpasync-64x64")
+}
+
 /// Returns the line on changed kernels, without its label.
-fn changed_kernels(line: &str) -> String {
-    let text = changed_line(&compared(line)).to_string();
+fn changed_kernels(base: &Run, new: &Run) -> String {
+    let text = changed_line(&compared(base, new)).to_string();
     text.replace("Changed by this request: ", "")
 }
 
 #[test]
 fn equal_sides_have_no_changed_kernel() {
     assert_eq!(
-        changed_kernels("emulated => same"),
+        changed_kernels(&emulated(), &emulated()),
         "no kernel. 3 kernels are the same. No figure has moved."
     );
 }
@@ -38,15 +46,17 @@ fn equal_sides_have_no_changed_kernel() {
 #[test]
 fn a_kernel_of_another_identity_has_changed() {
     assert_eq!(
-        changed_kernels("emulated => same; identity 1 new"),
+        changed_kernels(&emulated(), &emulated().with_identity(1, "new")),
         "stage1-cpasync (1 kernel). 2 kernels are the same. No figure has moved."
     );
 }
 
 #[test]
 fn a_kernel_of_the_same_machine_code_has_changed_in_sources_alone() {
+    let base = timed(US).built_throughout(96, 0);
+    let new = base.clone().with_identity(1, "new").built_throughout(80, 0);
     assert_eq!(
-        changed_kernels("timed; built 96 0 => same; identity 1 new; built 80 0"),
+        changed_kernels(&base, &new),
         "in sources alone, with the same machine code, stage1-cpasync (1 kernel). \
          2 kernels are the same. Moved: registers, occupancy (blocks)."
     );
@@ -54,16 +64,20 @@ fn a_kernel_of_the_same_machine_code_has_changed_in_sources_alone() {
 
 #[test]
 fn all_kernels_of_a_stage_are_counted() {
+    let new = timed(US).with_identity(0, "new").with_identity(1, "new");
     assert_eq!(
-        changed_kernels("timed => same; identity 0 new; identity 1 new"),
+        changed_kernels(&timed(US), &new),
         "stage0-scalar (2 kernels), stage1-cpasync (1 kernel). No figure has moved."
     );
 }
 
 #[test]
 fn counters_that_moved_are_named() {
+    let new = emulated()
+        .with_identity(1, "new")
+        .counted(CPASYNC, 1_048_576, 32);
     assert_eq!(
-        changed_kernels("emulated => same; identity 1 new; counted cpasync 1048576 32"),
+        changed_kernels(&emulated(), &new),
         "stage1-cpasync (1 kernel). 2 kernels are the same. \
          Moved: shared wavefronts, bank conflicts."
     );
@@ -71,24 +85,31 @@ fn counters_that_moved_are_named() {
 
 #[test]
 fn a_variant_that_is_no_longer_declared_is_gone() {
+    let base = with_second_variant();
+    let new = base.clone().without_subject(WIDE);
     assert_eq!(
-        changed_kernels("emulated; variant cpasync cpasync-64x64 => same; - cpasync-64x64"),
+        changed_kernels(&base, &new),
         "gone stage1/cpasync-64x64. 3 kernels are the same. No figure has moved."
     );
 }
 
 #[test]
 fn a_variant_that_the_base_does_not_have_is_new() {
+    let base = emulated().without_subject(CPASYNC);
     assert_eq!(
-        changed_kernels("emulated; - cpasync-32x64 => emulated"),
+        changed_kernels(&base, &emulated()),
         "new stage1-cpasync (1 kernel). 2 kernels are the same. No figure has moved."
     );
 }
 
 #[test]
 fn latencies_that_moved_are_named() {
+    let base = timed(US)
+        .with_identity(0, "a")
+        .with_identity(1, "b")
+        .named("1");
     assert_eq!(
-        changed_kernels("timed; identity 0 a; identity 1 b; named 1 => timed 32 20 13"),
+        changed_kernels(&base, &timed([32.0, 20.0, 13.0])),
         "stage0-scalar (2 kernels), stage1-cpasync (1 kernel). Moved: p50."
     );
 }
@@ -128,17 +149,27 @@ fn many_of_more_variants_are_counted() {
 /// time, in one row per kernel and place.
 #[test]
 fn all_that_moved_of_a_kernel_is_shown_and_nothing_else() {
-    let base = "timed; \
-                + cpasync | f16 d64 | kernel | threads 128 | dynamic_shared_bytes 55296; \
-                + cpasync | f16 d64 sm_90a | ptxas | registers 96 | occupancy 0.25 | \
-                loop_instructions 372 | loop_hmma 32 | loop_lds 15";
-    let new = "same; named 9; identity 1 new; cpasync kernel: dynamic_shared_bytes 47104; \
-               cpasync ptxas: registers 80 | occupancy 0.3125 | \
-               loop_instructions 360 | loop_lds 12; \
-               cpasync mission emulator: shared_read_conflicts 196608 | \
-               shared_read_wavefronts 900000; \
-               cpasync mission gpu !pair: p50 18 17.99 18.01";
-    let page = markdown(&document(&compared(&format!("{base} => {new}")), true));
+    let base = timed(US)
+        .with_row(row(
+            "cpasync | f16 d64 | kernel | threads 128 | dynamic_shared_bytes 55296",
+        ))
+        .with_row(row(
+            "cpasync | f16 d64 sm_90a | ptxas | registers 96 | occupancy 0.25 | \
+             loop_instructions 372 | loop_hmma 32 | loop_lds 15",
+        ));
+    let new = base
+        .clone()
+        .named("9")
+        .with_identity(1, "new")
+        .with_figure(CPASYNC, declared(), Metric::DynamicSharedBytes, 47_104.0)
+        .with_figure(CPASYNC, instance(), Metric::Registers, 80.0)
+        .with_figure(CPASYNC, instance(), Metric::Occupancy, 0.3125)
+        .with_figure(CPASYNC, instance(), Metric::LoopInstructions, 360.0)
+        .with_figure(CPASYNC, instance(), Metric::LoopLds, 12.0)
+        .with_figure(CPASYNC, counters(), Metric::SharedReadConflicts, 196_608.0)
+        .with_figure(CPASYNC, counters(), Metric::SharedReadWavefronts, 900_000.0)
+        .with_figure(CPASYNC, latency(), Metric::P50, (18.0, 17.99, 18.01));
+    let page = markdown(&document(&compared(&base, &new), true));
     for part in [
         "**Changed by this request:** stage1-cpasync (1 kernel). 2 kernels are the same. \
          Moved: p50, shared bytes, registers, main loop, occupancy (blocks), shared wavefronts, \
@@ -162,15 +193,16 @@ fn all_that_moved_of_a_kernel_is_shown_and_nothing_else() {
 
 #[test]
 fn a_kernel_whose_figures_are_the_same_has_no_row() {
-    let comparison = compared("emulated => same; identity 1 new");
+    let comparison = compared(&emulated(), &emulated().with_identity(1, "new"));
     let page = markdown(&document(&comparison, true));
     assert!(!page.contains("###"), "{page}");
 }
 
 #[test]
 fn a_variant_that_is_gone_is_named() {
-    let gone = "emulated; variant cpasync cpasync-64x64 => same; - cpasync-64x64";
-    let page = markdown(&document(&compared(gone), true));
+    let base = with_second_variant();
+    let new = base.clone().without_subject(WIDE);
+    let page = markdown(&document(&compared(&base, &new), true));
     let row = "| stage1/cpasync-64x64 | variant | declared → – | \
                the new side does not declare it: removed or renamed |";
     assert!(page.contains(row), "{page}");
@@ -178,8 +210,8 @@ fn a_variant_that_is_gone_is_named() {
 
 #[test]
 fn a_variant_that_is_new_is_named() {
-    let new = "emulated; - cpasync-32x64 => emulated";
-    let page = markdown(&document(&compared(new), true));
+    let base = emulated().without_subject(CPASYNC);
+    let page = markdown(&document(&compared(&base, &emulated()), true));
     let list = "### New\n\n- stage1-cpasync/cpasync-32x64";
     assert!(page.contains(list), "{page}");
 }
@@ -197,7 +229,7 @@ fn eased(kind: Eased, what: &str, change: &str, why: Option<&str>) -> Concession
 
 #[test]
 fn what_a_change_eases_comes_before_what_has_moved() {
-    let mut comparison = compared("timed => timed 32 20 25");
+    let mut comparison = compared(&timed(US), &timed([32.0, 20.0, 25.0]));
     comparison.concessions = vec![
         eased(
             Eased::Negative,

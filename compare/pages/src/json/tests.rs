@@ -1,6 +1,7 @@
 use super::*;
+use common::verdict::{GateId, Verdict};
 use results::judge::verdict;
-use results::testing::{ladder, scenario};
+use results::testing::{CPASYNC, IN_EMULATOR, WMMA, counters, emulated, ladder, row};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -31,8 +32,10 @@ fn add_fields(value: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-fn diff(line: &str) -> Value {
-    let (base, new) = scenario::sides(line);
+/// Returns the comparison of a run with one that has bank conflicts.
+fn diff() -> Value {
+    let base = emulated();
+    let new = emulated().counted(WMMA, 1_048_576, 32);
     let pair = diff::compare(&base.table, &new.table, true, &ladder());
     let overall = verdict::of_differences(&pair.differences);
     let comparison = crate::diff::Comparison {
@@ -46,9 +49,8 @@ fn diff(line: &str) -> Value {
     value(&Diff::from(&comparison))
 }
 
-fn run(words: &str) -> Value {
-    let run = scenario::run(words);
-    let report = verdict::report(results::judge::View::alone(&run));
+fn value_of_run(run: &results::table::Run) -> Value {
+    let report = verdict::report(results::judge::View::alone(run));
     value(&Run::new(
         &report,
         &report.overall(),
@@ -57,17 +59,16 @@ fn run(words: &str) -> Value {
 }
 
 fn candidate() -> Value {
-    let candidate = scenario::candidate(
-        "C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; \
-         mine.py:attention | mission f16 full | peers | p50 10; \
-         flash-attn | all | peers | note not installed",
-    );
+    let mut candidate =
+        results::testing::candidate("C1 pass | C2 pass | C3 pass | C5 pass | C6 pass");
+    candidate.add(row("mine.py:attention | mission f16 full | peers | p50 10"));
+    candidate.add(row("flash-attn | all | peers | note not installed"));
     value(&Candidate::from(&candidate))
 }
 
 #[test]
 fn a_difference_has_its_figures_as_numbers() {
-    let object = diff("emulated => same; counted wmma 1048576 32");
+    let object = diff();
     assert_eq!(object["schema"], "compare.diff/1");
     assert_eq!(object["verdict"], "REGRESSION");
     assert_eq!(object["exit"], 1);
@@ -85,7 +86,8 @@ fn a_difference_has_its_figures_as_numbers() {
 
 #[test]
 fn a_run_says_its_verdict_and_where_its_rows_are() {
-    let object = run("emulated; wmma all: C3 fail");
+    let red = emulated().with_gate(WMMA, IN_EMULATOR, GateId::C3, Verdict::Fail);
+    let object = value_of_run(&red);
     assert_eq!(object["verdict"], "FAIL");
     assert_eq!(object["exit"], 1);
     assert_eq!(object["rows"], "target/compare/x/rows.jsonl");
@@ -111,12 +113,11 @@ fn every_field_is_documented() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rows.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (_, section) = page.split_once("\n## JSON of commands\n").unwrap();
+    let incomplete = emulated()
+        .without_row(CPASYNC, counters())
+        .with_measurable(GateId::E1);
     let mut names = BTreeSet::new();
-    for object in [
-        diff("emulated => same; counted wmma 1048576 32"),
-        run("emulated; - cpasync mission; measurable E1"),
-        candidate(),
-    ] {
+    for object in [diff(), value_of_run(&incomplete), candidate()] {
         add_fields(&object, &mut names);
     }
     for name in names {

@@ -9,7 +9,7 @@ use ptx::Module;
 use ptx::case::{Argument, Buffer, Case, ElementType, Filling, Verdict};
 use results::judge::{View, verdict};
 use results::table::{Kind, ProblemPlace, Row, Run, Table};
-use results::testing::{PeerArm, SCALAR, US, scenario, timed};
+use results::testing::{CPASYNC, PeerArm, SCALAR, US, WMMA, counters, latency, timed};
 use roxmltree::{Document, Node};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -168,7 +168,7 @@ fn a_table_without_figures_has_its_pictures_too() {
 
 #[test]
 fn a_figure_that_is_absent_is_absent_and_not_zero() {
-    let run = scenario::run("timed; - cpasync");
+    let run = timed(US).without_subject(CPASYNC);
     let report = verdict::report(View::alone(&run));
     let kernels = wavefronts::kernels(&report);
     let cpasync = kernels
@@ -189,12 +189,17 @@ fn a_figure_that_is_absent_is_absent_and_not_zero() {
 
 #[test]
 fn wavefronts_and_times_are_those_of_the_fastest_variant() {
-    let run = scenario::run(
-        "timed; wmma mission emulator: shared_read_wavefronts 3000000 | \
-         shared_write_wavefronts 1000000 | async_write_wavefronts 0 | \
-         shared_read_conflicts 500000 | shared_write_conflicts 0 | async_write_conflicts 0; \
-         wmma mission gpu: sm_mhz 1000",
-    );
+    let mut run = timed(US).with_figure(WMMA, latency(), Metric::SmMhz, 1000.0);
+    for (metric, count) in [
+        (Metric::SharedReadWavefronts, 3e6),
+        (Metric::SharedWriteWavefronts, 1e6),
+        (Metric::AsyncWriteWavefronts, 0.0),
+        (Metric::SharedReadConflicts, 5e5),
+        (Metric::SharedWriteConflicts, 0.0),
+        (Metric::AsyncWriteConflicts, 0.0),
+    ] {
+        run = run.with_figure(WMMA, counters(), metric, count);
+    }
     let report = verdict::report(View::alone(&run));
     let kernels = wavefronts::kernels(&report);
     let names: Vec<&str> = kernels.iter().map(|kernel| &*kernel.name).collect();

@@ -3,13 +3,12 @@ use common::metric::Threshold;
 use document::Block;
 use document::markdown::markdown;
 use results::judge::diff::{Group, compare};
-use results::testing::ladder;
-use results::testing::scenario::sides;
+use results::table::Run;
+use results::testing::{CPASYNC, US, WMMA, emulated, ladder, row, timed};
 use std::collections::BTreeSet;
 
 /// Returns the table of one group of differences.
-fn shown(line: &str, group: Group) -> String {
-    let (base, new) = sides(line);
+fn shown(base: &Run, new: &Run, group: Group) -> String {
     let comparison = compare(&base.table, &new.table, true, &ladder());
     let mut moved = Vec::new();
     for difference in &comparison.differences {
@@ -23,6 +22,14 @@ fn shown(line: &str, group: Group) -> String {
         _ => figures(&moved),
     };
     markdown(&[Block::Table(table(&lines))])
+}
+
+/// Returns a session of other kernels.
+fn before() -> Run {
+    timed(US)
+        .with_identity(0, "a")
+        .with_identity(1, "b")
+        .named("1")
 }
 
 #[test]
@@ -39,13 +46,15 @@ fn every_figure_that_is_compared_has_a_name_of_its_own() {
 
 #[test]
 fn a_variant_has_one_row_where_its_instances_moved_alike() {
-    let page = shown(
-        "emulated; + cpasync | f16 d64 sm_89 | ptxas | registers 96; \
-         + cpasync | f16 d64 sm_90a | ptxas | registers 96; \
-         + cpasync | f16 d128 sm_90a | ptxas | registers 120 \
-         => same; cpasync d64: registers 80; cpasync d128: registers 128",
-        Group::Resources,
-    );
+    let base = emulated()
+        .with_row(row("cpasync | f16 d64 sm_89 | ptxas | registers 96"))
+        .with_row(row("cpasync | f16 d64 sm_90a | ptxas | registers 96"))
+        .with_row(row("cpasync | f16 d128 sm_90a | ptxas | registers 120"));
+    let new = emulated()
+        .with_row(row("cpasync | f16 d64 sm_89 | ptxas | registers 80"))
+        .with_row(row("cpasync | f16 d64 sm_90a | ptxas | registers 80"))
+        .with_row(row("cpasync | f16 d128 sm_90a | ptxas | registers 128"));
+    let page = shown(&base, &new, Group::Resources);
     for row in [
         "| kernel | at | registers | verdict |",
         "| stage1/cpasync-32x64 | f16 d64 sm_89, f16 d64 sm_90a | 96 → 80 | changed |",
@@ -58,10 +67,10 @@ fn a_variant_has_one_row_where_its_instances_moved_alike() {
 
 #[test]
 fn conflicts_are_one_row_per_variant_and_what_is_worse_is_strong() {
-    let page = shown(
-        "emulated => same; counted wmma 1048576 196608; counted cpasync 1048576 196608",
-        Group::Counters,
-    );
+    let new = emulated()
+        .counted(WMMA, 1_048_576, 196_608)
+        .counted(CPASYNC, 1_048_576, 196_608);
+    let page = shown(&emulated(), &new, Group::Counters);
     for row in [
         "| kernel | at | shared wavefronts | bank conflicts | verdict |",
         "| stage0/wmma-qk-32x64 | mission f16 full | loads 96 → 196,704 | \
@@ -76,10 +85,8 @@ fn conflicts_are_one_row_per_variant_and_what_is_worse_is_strong() {
 
 #[test]
 fn a_counter_that_the_latency_overrules_says_so() {
-    let page = shown(
-        "timed; identity 0 a; identity 1 b; named 1 => timed 32 20 13; counted cpasync 1048576 32",
-        Group::Counters,
-    );
+    let new = timed([32.0, 20.0, 13.0]).counted(CPASYNC, 1_048_576, 32);
+    let page = shown(&before(), &new, Group::Counters);
     assert!(
         page.contains("0 → 32 (the measured latency says the opposite)"),
         "{page}"
@@ -88,10 +95,7 @@ fn a_counter_that_the_latency_overrules_says_so() {
 
 #[test]
 fn a_latency_has_its_ratio_and_what_decides() {
-    let page = shown(
-        "timed; identity 0 a; identity 1 b; named 1 => timed 32 20 16.5",
-        Group::Latency,
-    );
+    let page = shown(&before(), &timed([32.0, 20.0, 16.5]), Group::Latency);
     let figures = "| stage1/cpasync-32x64 | mission f16 full | 15.01 µs → 16.5";
     assert!(page.contains(figures), "{page}");
     assert!(page.contains(" | worse, 0.91x: beyond "), "{page}");
