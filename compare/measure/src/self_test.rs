@@ -158,8 +158,7 @@ fn key(mut program: impl Read, device: Option<DeviceLimits>) -> io::Result<Strin
 mod tests {
     use super::*;
     use results::judge::state::tally;
-    use results::testing::emulated;
-    use results::testing::scenario::row;
+    use results::testing::{emulated, row};
 
     /// Returns what is kept of a program, on a device that may be limited.
     fn kept(folder: &Path, program: &str, device: Option<&str>) -> Kept {

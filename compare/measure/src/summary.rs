@@ -162,8 +162,7 @@ mod tests {
     use common::problem::{Dtype, claims_problem};
     use results::judge::list::joined;
     use results::table::Place;
-    use results::testing::scenario::row;
-    use results::testing::{self, CPASYNC, SCALAR, WMMA};
+    use results::testing::{self, CPASYNC, SCALAR, WMMA, row};
 
     /// Rows of cases of seed 0, 1, …, or of what a self-test found.
     fn rows(cases: &[&str]) -> Vec<Row> {

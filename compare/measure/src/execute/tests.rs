@@ -893,9 +893,10 @@ fn failed(row: &Row) -> Vec<GateId> {
 #[test]
 fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
     let fast = "stage0-scalar/scalar-16x64";
-    let run = testing::scenario::run(
-        "timed 32 20 25; claims 1 0; variant scalar scalar-16x64; scalar-16x64 mission gpu: p50 28",
-    );
+    let run = testing::timed([32.0, 20.0, 25.0])
+        .with_first_claims(1, 0)
+        .with_variant(SCALAR, "scalar-16x64")
+        .with_figure(fast, testing::latency(), Metric::P50, 28.0);
     let pairs = interleaved(&View::alone(&run));
     let subjects: Vec<_> = pairs
         .iter()
