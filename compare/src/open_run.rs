@@ -182,8 +182,8 @@ fn check_current(run: &Run) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use results::testing::scenario::{row, run};
-    use results::testing::{GPU, US, ladder, timed};
+    use common::verdict::{GateId, Verdict};
+    use results::testing::{CPASYNC, GPU, ON_GPU, SCALAR, US, WMMA, ladder, row, timed};
 
     fn written(run: &Run, names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -262,21 +262,39 @@ mod tests {
         assert_eq!(counts, [0, 1, 0]);
     }
 
-    fn refused(scenario: &str) -> String {
-        check_current(&run(scenario)).unwrap_err().to_string()
+    fn refused(run: &Run) -> String {
+        check_current(run).unwrap_err().to_string()
+    }
+
+    /// Returns a run in which these variants fail C2.
+    fn with_red(variants: &[&str]) -> Run {
+        variants.iter().fold(timed(US), |run, variant| {
+            run.with_gate(variant, ON_GPU, GateId::C2, Verdict::Fail)
+        })
     }
 
     #[test]
-    fn other_kernels_and_red_records_are_refused() {
-        let changed = refused("timed; sources 1 another");
+    fn a_record_of_other_kernels_is_refused() {
+        let changed = refused(&timed(US).with_later_identity(1, "another"));
         assert!(
             changed.contains("other versions of stage1-cpasync; run `compare` again"),
             "{changed}"
         );
-        let one_is_green = run("timed; scalar all: C2 fail; wmma all: C2 fail");
-        assert!(check_current(&one_is_green).is_ok());
-        let red = refused("timed; scalar all: C2 fail; wmma all: C2 fail; cpasync all: C2 fail");
+    }
+
+    #[test]
+    fn a_record_with_one_green_variant_is_opened() {
+        assert!(check_current(&with_red(&[SCALAR, WMMA])).is_ok());
+    }
+
+    #[test]
+    fn a_record_without_a_green_variant_is_refused() {
+        let red = refused(&with_red(&[SCALAR, WMMA, CPASYNC]));
         assert!(red.contains("no variant that passes"), "{red}");
+    }
+
+    #[test]
+    fn a_record_that_is_nowhere_is_refused() {
         let nowhere = Target {
             run: Some("no/such".into()),
         };

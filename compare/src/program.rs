@@ -117,7 +117,7 @@ mod tests {
             ),
             ("common/src/gate/tests.rs", ""),
             ("common/cuda/attn/softmax.cuh", ""),
-            ("compare/results/src/testing/scenario.rs", ""),
+            ("compare/results/src/testing/changes.rs", ""),
             ("compare/pages/src/report.rs", ""),
             ("compare/tests/cli.rs", ""),
             ("stage3-wmma-pv/kernel.cu", ""),

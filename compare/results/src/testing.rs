@@ -8,9 +8,8 @@
 
 mod changes;
 mod rows;
-pub mod scenario;
 
-pub use rows::{candidate, row, set};
+pub use rows::{candidate, row};
 
 use crate::table::measured::ToolFindings;
 use crate::table::session::{DeviceCompiler, Git, Gpu, KernelBuild, Machine, Progress, Tier};

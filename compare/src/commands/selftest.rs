@@ -109,7 +109,7 @@ fn timer_row(check: &TimerCheck) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use results::testing::scenario::row;
+    use results::testing::row;
 
     fn exit(words: &str) -> Exit {
         answer(&[row(words)]).exit

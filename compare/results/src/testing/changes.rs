@@ -350,7 +350,7 @@ fn stage_mut<'a>(session: &'a mut Session, subject: &Subject) -> &'a mut StageMe
 }
 
 /// Records that a claim is refuted, on one GPU model or on all.
-pub(super) fn refute(stage: &mut StageMeta, claim: usize, gpu: Option<String>) {
+fn refute(stage: &mut StageMeta, claim: usize, gpu: Option<String>) {
     stage.negatives.push(Negative {
         claim: stage.claims[claim].id(),
         gpu,

@@ -1,5 +1,6 @@
-//! Rows in words, as a reader of tables sees them: `subject | place | source [base] | column value
-//! | …`. `scalar`, `wmma` and `cpasync` are the variants of the literal ladder.
+//! Rows in words, as a reader of tables sees them:
+//! `subject | place | source [base] | column value | …`. `scalar`, `wmma` and `cpasync` are the
+//! variants of the literal ladder.
 
 use super::{CPASYNC, GPU, SCALAR, WMMA};
 use crate::judge::candidate::Candidate;
@@ -9,8 +10,7 @@ use common::verdict::{GateId, Verdict};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-pub(super) const SHORT: [(&str, &str); 3] =
-    [("scalar", SCALAR), ("wmma", WMMA), ("cpasync", CPASYNC)];
+const SHORT: [(&str, &str); 3] = [("scalar", SCALAR), ("wmma", WMMA), ("cpasync", CPASYNC)];
 
 /// Reads a row in words, by the columns that a file has of it.
 pub fn row(text: &str) -> Row {
@@ -29,22 +29,18 @@ pub fn row(text: &str) -> Row {
     row
 }
 
-/// Returns the candidate of `GATES; ROW; …`: the gates over all cases, and what was timed.
-pub fn candidate(line: &str) -> Candidate {
-    let mut parts = line.split("; ");
-    let gates = parts.next().unwrap();
-    let mut candidate = Candidate {
+/// Returns a candidate whose gates over all cases are these columns, without a time.
+pub fn candidate(gates: &str) -> Candidate {
+    Candidate {
         device: GPU.into(),
         summary: row(&format!("mine.py:attention | all | peers | {gates}")),
         cases: vec![],
         timed: Table::default(),
         is_interrupted: false,
-    };
-    parts.for_each(|timed| candidate.add(row(timed)));
-    candidate
+    }
 }
 
-pub(super) fn subject(name: &str) -> Subject {
+fn subject(name: &str) -> Subject {
     let view = SHORT.iter().find(|(short, _)| *short == name);
     view.map_or(name, |(_, full)| full).into()
 }
@@ -75,13 +71,13 @@ fn value<T: DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()
 }
 
-pub(super) fn metric(name: &str) -> Option<Metric> {
+fn metric(name: &str) -> Option<Metric> {
     let mut all = Metric::ALL.iter().copied();
     all.find(|metric| metric.name() == name)
 }
 
 /// Sets a column: `C3 fail too large`, `p50 5 4.9 5.1`, `note words`; `none` takes it away.
-pub fn set(row: &mut Row, change: &str) {
+fn set(row: &mut Row, change: &str) {
     let (column, text) = change.split_once(' ').expect("COLUMN VALUE");
     let value = match text {
         "none" => None,

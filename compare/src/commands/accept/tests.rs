@@ -1,10 +1,15 @@
 use super::*;
 use choice::testing::{LARGE, drawn_run};
 use common::choice::Model;
+use common::verdict::{GateId, Verdict};
 use results::judge::regret::Regret;
+use results::table::session::Git;
+use results::table::{Figure, Relation};
 use results::table::{Row, Source, kernels};
-use results::testing::scenario::{self, run};
-use results::testing::{CPASYNC, GPU, PeerArm, SCALAR, mission, samples, table};
+use results::testing::{
+    self, CPASYNC, GPU, ON_GPU, PeerArm, SCALAR, US, WMMA, counters, emulated, mission, row,
+    samples, site, table, timed,
+};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -13,7 +18,12 @@ const FOLDER: &str = "nvidia-h200";
 
 /// Returns a whole run on a GPU, completed by `compare sanitize`.
 fn good() -> Run {
-    run("timed; clean")
+    timed(US).clean()
+}
+
+/// Returns such a run, which refutes a claim: wmma-qk is 1.2x as fast as scalar, and claims 1.5x.
+fn slow() -> Run {
+    timed([24.0, 20.0, 15.0]).clean()
 }
 
 /// The tables with a run that was accepted, and what `accept` prints.
@@ -38,11 +48,6 @@ fn refused(run: &Run) -> String {
     format!("{error:#}")
 }
 
-/// Returns why a whole run with these changes is refused.
-fn refused_with(changes: &str) -> String {
-    refused(&run(&format!("timed; clean; {changes}")))
-}
-
 fn text(results: &Results) -> Vec<(String, String)> {
     let mut texts = Vec::new();
     for file in results.files() {
@@ -54,7 +59,7 @@ fn text(results: &Results) -> Vec<(String, String)> {
 #[test]
 fn an_interrupted_run_is_refused() {
     assert_eq!(
-        refused_with("partial 9 10"),
+        refused(&good().partial(9, 10)),
         "20261120T183000Z-linux was interrupted after 9 of 10 cases; run the stages that are \
          missing again (`--stages`)"
     );
@@ -63,7 +68,7 @@ fn an_interrupted_run_is_refused() {
 #[test]
 fn a_run_on_a_smaller_device_is_refused() {
     assert_eq!(
-        refused_with("device sm_89"),
+        refused(&good().limited_to("sm_89")),
         "20261120T183000Z-linux is limited to what sm_89 offers and is not kept: run without \
          --device and ATTENTION_DEVICE"
     );
@@ -72,7 +77,7 @@ fn a_run_on_a_smaller_device_is_refused() {
 #[test]
 fn a_run_of_a_dirty_tree_is_refused() {
     assert_eq!(
-        refused_with("dirty"),
+        refused(&good().dirty()),
         "20261120T183000Z-linux was built from 0123456789ab with uncommitted changes; commit \
          them, and run again"
     );
@@ -80,8 +85,13 @@ fn a_run_of_a_dirty_tree_is_refused() {
 
 #[test]
 fn a_run_of_unknown_source_is_refused() {
+    let unknown = good().changed(|session| {
+        session.git = Git::Unknown {
+            reason: "no git".into(),
+        };
+    });
     assert_eq!(
-        refused_with("no-git no git"),
+        refused(&unknown),
         "the source of 20261120T183000Z-linux is unknown (no git); run it in a git checkout"
     );
 }
@@ -89,7 +99,7 @@ fn a_run_of_unknown_source_is_refused() {
 #[test]
 fn a_run_of_a_program_without_debug_information_is_refused() {
     assert_eq!(
-        refused_with("stripped"),
+        refused(&good().stripped()),
         "20261120T183000Z-linux was made by a program without debug information, so that \
          hazards in it name no source lines; build it unstripped (no `strip`, no \
          CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
@@ -99,7 +109,7 @@ fn a_run_of_a_program_without_debug_information_is_refused() {
 #[test]
 fn a_run_of_other_sources_is_refused() {
     assert_eq!(
-        refused_with("sources 1 yesterday"),
+        refused(&good().with_later_identity(1, "yesterday")),
         "20261120T183000Z-linux lacks what it should have measured; run again what is missing:\n  \
          stage1-cpasync/cpasync-32x64: every gate: none of its cases ran\n  \
          stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed\n  \
@@ -110,7 +120,7 @@ fn a_run_of_other_sources_is_refused() {
 #[test]
 fn a_run_with_a_gate_that_fails_is_refused() {
     assert_eq!(
-        refused(&run("timed 24 20 15; clean; wmma gpu all: C3 fail")),
+        refused(&slow().with_gate(WMMA, ON_GPU, GateId::C3, Verdict::Fail)),
         "20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and \
          run again:\n  \
          stage0-scalar/wmma-qk-32x64 C3: too large"
@@ -120,7 +130,7 @@ fn a_run_with_a_gate_that_fails_is_refused() {
 #[test]
 fn a_run_with_spills_is_refused() {
     assert_eq!(
-        refused_with("built 96 8"),
+        refused(&good().built_throughout(96, 8)),
         "20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and \
          run again:\n  \
          stage0-scalar/scalar-32x64 R1: sm_90a: spilled bytes 8 > 0\n  \
@@ -132,7 +142,7 @@ fn a_run_with_spills_is_refused() {
 #[test]
 fn a_run_that_the_sanitizer_finds_broken_is_refused() {
     assert_eq!(
-        refused_with("cpasync compute-sanitizer: C7 fail"),
+        refused(&good().with_gate(CPASYNC, Kind::Sanitized, GateId::C7, Verdict::Fail)),
         "20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and \
          run again:\n  \
          stage1-cpasync/cpasync-32x64 C7: too large"
@@ -142,7 +152,12 @@ fn a_run_that_the_sanitizer_finds_broken_is_refused() {
 #[test]
 fn a_run_with_a_time_that_is_impossible_is_refused() {
     assert_eq!(
-        refused_with("wmma gpu mission !pair: L1 fail impossible: below 3 us"),
+        refused(&good().with_failure(
+            WMMA,
+            testing::latency(),
+            GateId::L1,
+            "impossible: below 3 us"
+        )),
         "20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and \
          run again:\n  \
          stage0-scalar/wmma-qk-32x64 L1: mission f16 full as timed: impossible: below 3 us"
@@ -152,7 +167,7 @@ fn a_run_with_a_time_that_is_impossible_is_refused() {
 #[test]
 fn a_run_with_timed_outputs_that_differ_is_refused() {
     assert_eq!(
-        refused_with("wmma gpu mission !pair: C5 fail they differ"),
+        refused(&good().with_failure(WMMA, testing::latency(), GateId::C5, "they differ")),
         "20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and \
          run again:\n  \
          stage0-scalar/wmma-qk-32x64 C5: mission f16 full as timed: they differ"
@@ -161,8 +176,11 @@ fn a_run_with_timed_outputs_that_differ_is_refused() {
 
 #[test]
 fn a_full_run_without_the_sanitizer_is_refused() {
+    let sanitized_in_part = good()
+        .without_row(WMMA, Kind::Sanitized)
+        .without_row(CPASYNC, Kind::Sanitized);
     assert_eq!(
-        refused_with("- compute-sanitizer !scalar"),
+        refused(&sanitized_in_part),
         "20261120T183000Z-linux has no gate C7 for 2 variants, first \
          stage0-scalar/wmma-qk-32x64; complete it on its GPU with `compare sanitize`, then \
          accept it"
@@ -172,7 +190,7 @@ fn a_full_run_without_the_sanitizer_is_refused() {
 #[test]
 fn a_run_of_one_stage_without_the_sanitizer_is_refused() {
     assert_eq!(
-        refused(&run("timed; stages 0")),
+        refused(&timed(US).of_stages(&["0"])),
         "20261120T183000Z-linux has no gate C7 for 3 variants, first \
          stage0-scalar/scalar-32x64; complete it on its GPU with `compare sanitize`, then \
          accept it"
@@ -181,8 +199,9 @@ fn a_run_of_one_stage_without_the_sanitizer_is_refused() {
 
 #[test]
 fn a_run_with_a_planted_fault_that_survives_is_refused() {
+    let zeros = Kind::Fault("zeros".into());
     assert_eq!(
-        refused_with("zeros: S1 fail no gate fails"),
+        refused(&good().with_failure("self-test", zeros, GateId::S1, "no gate fails")),
         "the self-test of 20261120T183000Z-linux fails; fix it (`compare selftest`) and run \
          again:\n  \
          self-test on : zeros by self-test: no gate fails"
@@ -191,8 +210,10 @@ fn a_run_with_a_planted_fault_that_survives_is_refused() {
 
 #[test]
 fn a_run_with_a_mutant_that_survives_is_refused() {
+    let reason = "its mutant survives";
+    let surviving = good().with_failure("stage0-scalar/scalar", site(), GateId::S1, reason);
     assert_eq!(
-        refused_with("scalar self-test: S1 fail its mutant survives"),
+        refused(&surviving),
         "the self-test of 20261120T183000Z-linux fails; fix it (`compare selftest`) and run \
          again:\n  \
          stage0-scalar/scalar on : __syncthreads stage0-scalar/kernel.cu:159 by self-test: its \
@@ -203,7 +224,7 @@ fn a_run_with_a_mutant_that_survives_is_refused() {
 #[test]
 fn a_run_without_the_cases_of_a_variant_is_refused() {
     assert_eq!(
-        refused_with("- wmma gpu all"),
+        refused(&good().without_row(WMMA, ON_GPU)),
         "20261120T183000Z-linux lacks what it should have measured; run again what is missing:\n  \
          stage0-scalar/wmma-qk-32x64: every gate: none of its cases ran\n  \
          stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: it was not timed\n  \
@@ -214,7 +235,7 @@ fn a_run_without_the_cases_of_a_variant_is_refused() {
 #[test]
 fn a_run_without_rows_is_refused() {
     assert_eq!(
-        refused_with("- !nothing"),
+        refused(&good().without(|_| true)),
         "20261120T183000Z-linux lacks what it should have measured; run again what is missing:\n  \
          stage0-scalar/scalar-32x64: every gate: none of its cases ran\n  \
          stage0-scalar/wmma-qk-32x64: every gate: none of its cases ran\n  \
@@ -255,11 +276,11 @@ fn a_folder_that_is_no_run_is_refused() {
 
 /// Checks that a run with this figure is refused by name where it is read.
 #[track_caller]
-fn assert_cannot_be(figure: &str, message: &str) {
+fn assert_cannot_be(metric: Metric, figure: impl Into<Figure>, message: &str) {
     let folder = TempDir::new().unwrap();
     let results = folder.path().join("results");
     let path = folder.path().join("run");
-    let run = run(&format!("timed; clean; scalar gpu mission: {figure}"));
+    let run = good().with_figure(SCALAR, testing::latency(), metric, figure);
     run.write(&path).unwrap();
     let error = refused_folder(&path, Some(&results));
     let place = "stage0-scalar/scalar-32x64 on mission f16 full by gpu";
@@ -271,15 +292,15 @@ fn assert_cannot_be(figure: &str, message: &str) {
 
 #[test]
 fn a_time_that_is_no_positive_number_is_refused() {
-    assert_cannot_be("p50 0", "p50 is 0, which cannot be measured");
-    assert_cannot_be("p50 -1", "p50 is -1");
-    assert_cannot_be("p50 NaN", "p50 is NaN");
-    assert_cannot_be("p50 inf", "p50 is NaN");
+    assert_cannot_be(Metric::P50, 0.0, "p50 is 0, which cannot be measured");
+    assert_cannot_be(Metric::P50, -1.0, "p50 is -1");
+    assert_cannot_be(Metric::P50, f64::NAN, "p50 is NaN");
+    assert_cannot_be(Metric::P50, f64::INFINITY, "p50 is NaN");
 }
 
 #[test]
 fn a_time_outside_its_interval_is_refused() {
-    assert_cannot_be("p50 3 3.5 4", "p50 is 3 [3.5, 4]");
+    assert_cannot_be(Metric::P50, (3.0, 3.5, 4.0), "p50 is 3 [3.5, 4]");
 }
 
 /// 537 MFLOP take 0.54 µs at the peak of an H200. Of a pair the least time may be that of the arm
@@ -287,29 +308,30 @@ fn a_time_outside_its_interval_is_refused() {
 #[test]
 fn a_time_below_the_peak_of_its_gpu_is_refused() {
     let fast = "0.5 µs, and nothing can take less than 0.543 µs on NVIDIA H200";
-    assert_cannot_be("p50 0.5", fast);
-    assert_cannot_be("min 0.5", fast);
+    assert_cannot_be(Metric::P50, 0.5, fast);
+    assert_cannot_be(Metric::Min, 0.5, fast);
 }
 
 #[test]
 fn a_time_at_its_floor_is_refused() {
     assert_cannot_be(
-        "floor_us 32.03",
+        Metric::FloorUs,
+        32.03,
         "32.03 µs, and nothing can take less than 32.030 µs",
     );
 }
 
 /// Returns a whole run on another GPU model.
-fn run_on_h100(changes: &str) -> Run {
-    run(&format!(
-        "timed; clean; named 20261121T183000Z-nvidia-h100; card NVIDIA H100{changes}"
-    ))
+fn run_on_h100() -> Run {
+    good()
+        .named("20261121T183000Z-nvidia-h100")
+        .on_card("NVIDIA H100")
 }
 
 #[test]
 fn a_session_of_another_gpu_model_is_refused() {
     let results = accepted(&good(), &Results::default());
-    let error = merge_into(&results, &run_on_h100(""))
+    let error = merge_into(&results, &run_on_h100())
         .err()
         .unwrap()
         .to_string();
@@ -324,16 +346,24 @@ fn a_session_of_another_gpu_model_is_refused() {
 #[test]
 fn another_gpu_model_has_a_table_of_its_own() {
     let of_h200 = accepted(&good(), &Results::default());
-    let of_both = accepted(&run_on_h100("; machine nvidia-h100"), &of_h200);
+    let elsewhere = run_on_h100().changed(|session| {
+        session.machine.name = "nvidia-h100".into();
+    });
+    let of_both = accepted(&elsewhere, &of_h200);
     let folders: Vec<&str> = of_both.gpus.keys().map(String::as_str).collect();
     assert_eq!(folders, ["nvidia-h100", FOLDER]);
     // What was built last is of the other session.
     accepted(&good().named("20261122T183000Z-nvidia-h200"), &of_both);
 }
 
+/// Returns a whole run beside a slower peer.
+fn beside_torch_default() -> Run {
+    good().peers("mission", 15.0, &[PeerArm::right("torch-default", 40.0)])
+}
+
 #[test]
 fn accepting_twice_changes_nothing() {
-    let run = run("timed; clean; peers mission 15 torch-default 40");
+    let run = beside_torch_default();
     let first = accepted(&run, &Results::default());
     let second = accepted(&run, &first);
     assert!(text(&first) == text(&second));
@@ -344,8 +374,8 @@ fn accepting_twice_changes_nothing() {
 
 #[test]
 fn cases_stay_with_the_run_and_ratios_and_claims_are_rows() {
-    let run = run("timed; clean; peers mission 15 torch-default 40; \
-         + scalar | mission f16 full normal:0 | gpu | C1 pass");
+    let case = row("scalar | mission f16 full normal:0 | gpu | C1 pass");
+    let run = beside_torch_default().with_row(case);
     let Merged { results, lines } = merge_into(&Results::default(), &run).unwrap();
     let has = |is_wanted: fn(&Row) -> bool| results.gpus[FOLDER].rows().any(is_wanted);
     assert!(!has(|row| row.kind.is_case()));
@@ -382,28 +412,32 @@ fn rows_of_wmma_and_claims(results: &Results) -> usize {
 /// Each run is accepted on top of those before it.
 #[test]
 fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
-    let first = accepted(
-        &run("timed; clean; named 1; scalar gpu all: cases 9"),
-        &Results::default(),
-    );
+    let nine_cases = good()
+        .named("1")
+        .with_figure(SCALAR, ON_GPU, Metric::Cases, 9.0);
+    let first = accepted(&nine_cases, &Results::default());
     assert_eq!(latency(&first, SCALAR), (32.03, "1".into()));
     assert_eq!(latency(&first, CPASYNC), (15.01, "1".into()));
     assert_eq!(session_of_checks(&first), "1");
     assert_eq!(rows_of_wmma_and_claims(&first), 11);
 
-    let second = accepted(
-        &run("timed 40 20 15; clean; - stage1-cpasync; named 2; stages 0"),
-        &first,
-    );
+    let slower_stage0 = timed([40.0, 20.0, 15.0])
+        .clean()
+        .without_rows_of_stage("stage1-cpasync")
+        .named("2")
+        .of_stages(&["0"]);
+    let second = accepted(&slower_stage0, &first);
     assert_eq!(latency(&second, SCALAR), (40.04, "2".into()));
     assert_eq!(latency(&second, CPASYNC), (15.01, "1".into()));
     assert_eq!(session_of_checks(&second), "1");
     assert_eq!(rows_of_wmma_and_claims(&second), 11);
 
-    let third = accepted(
-        &run("timed; clean; named 3; refused wmma; - pair; claims 0 0; claims 1 0"),
-        &second,
-    );
+    let without_wmma = good()
+        .named("3")
+        .without_variant(WMMA)
+        .without_pairs()
+        .without_claims();
+    let third = accepted(&without_wmma, &second);
     assert_eq!(latency(&third, SCALAR), (32.03, "3".into()));
     assert_eq!(latency(&third, CPASYNC), (15.01, "3".into()));
     assert_eq!(session_of_checks(&third), "1");
@@ -424,7 +458,7 @@ fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
         .figure(Metric::EnergyMj, 400.0);
     before.append(at_limit);
     let older = "slower | mission f16 full | gpu | session 1 | p50 60 59 61 | mean 60";
-    before.append(scenario::row(older));
+    before.append(row(older));
     let mut table = before.clone();
     keep_leading(&mut table, &slower.session.name);
     let changed: Vec<&Row> = table
@@ -459,58 +493,76 @@ fn ratios_to_peers_that_are_not_the_fastest_are_left_out() {
 
 /// Checks that a run is accepted, into the table of its GPU and that of the build.
 #[track_caller]
-fn assert_accepted_on_gpu(words: &str) {
-    let results = accepted(&run(words), &Results::default());
+fn assert_accepted_on_gpu(run: &Run) {
+    let results = accepted(run, &Results::default());
     assert_eq!(results.gpus.keys().collect::<Vec<_>>(), [FOLDER]);
     assert!(!results.build.is_empty());
 }
 
 #[test]
 fn a_run_interrupted_in_its_timings_is_accepted_if_its_claims_were_measured() {
-    assert_accepted_on_gpu("timed; clean; partial 10 10");
-    let unmeasured = refused_with("partial 10 10; - cpasync mission");
+    assert_accepted_on_gpu(&good().partial(10, 10));
+}
+
+#[test]
+fn a_run_interrupted_in_its_timings_is_refused_if_its_claims_were_not_measured() {
+    let in_part = good()
+        .partial(10, 10)
+        .without_row(CPASYNC, counters())
+        .without_row(CPASYNC, testing::latency())
+        .without_pair(CPASYNC);
+    let unmeasured = refused(&in_part);
     let reason = "cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed";
     assert!(unmeasured.contains(reason), "{unmeasured}");
 }
 
 #[test]
 fn a_run_of_a_tier_that_needs_no_sanitizer_is_accepted() {
-    assert_accepted_on_gpu("timed; tier 0");
+    assert_accepted_on_gpu(&timed(US).of_tier(Tier::T0));
 }
 
 #[test]
 fn a_run_of_a_tier_of_a_part_of_the_cases_is_refused() {
-    let error = refused_with("tier 1");
+    let error = refused(&good().of_tier(Tier::T1));
     let reason = "is of tier T1, a part of the cases";
     assert!(error.contains(reason), "{error}");
 }
 
-/// A whole run of tier T2 of what nvcc built, which was asked for on the first of two GPUs.
-const BUILT: &str = "timed; built 96 0; clean; named 1";
+/// Returns a whole run of tier T2 of what nvcc built.
+fn built() -> Run {
+    timed(US).built_throughout(96, 0).clean().named("1")
+}
+
+/// Returns a run of a part of the cases, which is not sanitized.
+fn part_of_the_cases() -> Run {
+    timed(US)
+        .built_throughout(96, 0)
+        .of_tier(Tier::T1)
+        .named("2")
+}
 
 /// Returns the tables with a run of tier T2.
-fn with_all_cases(words: &str) -> Results {
-    accepted(&run(words), &Results::default())
+fn with_all_cases() -> Results {
+    accepted(&built(), &Results::default())
 }
 
 /// Returns why a run is refused beside these tables.
-fn refused_beside(words: &str, before: &Results) -> String {
-    let error = merge_into(before, &run(words)).expect_err("it is refused");
+fn refused_beside(run: &Run, before: &Results) -> String {
+    let error = merge_into(before, run).expect_err("it is refused");
     format!("{error:#}")
 }
 
 #[test]
 fn a_run_of_a_part_of_the_cases_is_accepted_beside_all_of_the_same_machine_code() {
-    let before = with_all_cases(BUILT);
-    let after = accepted(&run("timed; built 96 0; tier 1; named 2"), &before);
+    let after = accepted(&part_of_the_cases(), &with_all_cases());
     let sessions = &after.gpus[FOLDER].sessions;
     assert!(sessions.contains_key("2"), "its times are kept");
 }
 
 #[test]
 fn a_run_of_a_part_of_the_cases_of_other_machine_code_is_refused() {
-    let other_code = "timed; built 96 0; wmma ptxas: code other; tier 1; named 2";
-    let error = refused_beside(other_code, &with_all_cases(BUILT));
+    let other_code = part_of_the_cases().with_code(WMMA, "other");
+    let error = refused_beside(&other_code, &with_all_cases());
     let reason = "2 is of tier T1, a part of the cases that a table's gates stand for, and no table \
                   has all of them for the same machine code on a GPU of its architecture; accept a \
                   run of `compare --full --iters 0 --stages stage0-scalar` before it";
@@ -519,32 +571,33 @@ fn a_run_of_a_part_of_the_cases_of_other_machine_code_is_refused() {
 
 #[test]
 fn cases_of_given_problems_do_not_stand_for_all() {
-    let mut selection = run(BUILT);
+    let mut selection = built();
     selection.session.scope.shapes = vec!["mission".into()];
     let before = accepted(&selection, &Results::default());
-    let error = refused_beside("timed; built 96 0; tier 1; named 2", &before);
+    let error = refused_beside(&part_of_the_cases(), &before);
     assert!(error.contains("2 is of tier T1"), "{error}");
 }
 
 #[test]
 fn a_part_of_the_cases_does_not_stand_for_all() {
-    let part = accepted(
-        &run("timed; built 96 0; tier 1; named 2"),
-        &with_all_cases(BUILT),
-    );
+    let part = accepted(&part_of_the_cases(), &with_all_cases());
     let mut without_all = part.clone();
     let table = without_all.gpus.get_mut(FOLDER).unwrap();
     for session in table.sessions.values_mut() {
         session.tier = Tier::T1;
     }
-    let error = refused_beside("timed; built 96 0; tier 1; named 3", &without_all);
+    let error = refused_beside(&part_of_the_cases().named("3"), &without_all);
     assert!(error.contains("3 is of tier T1"), "{error}");
 }
 
 #[test]
 fn runs_that_two_gpus_began_in_the_same_second_are_both_kept() {
-    let first = with_all_cases(&format!("{BUILT}; stages 0; - cpasync"));
-    let second = run(&format!("{BUILT}; stages 1; - scalar; - wmma"));
+    let stage0 = built().of_stages(&["0"]).without_subject(CPASYNC);
+    let first = accepted(&stage0, &Results::default());
+    let second = built()
+        .of_stages(&["1"])
+        .without_subject(SCALAR)
+        .without_subject(WMMA);
     let both = accepted(&second, &first);
     let names = |results: &Results| Vec::from_iter(results.gpus[FOLDER].sessions.keys().cloned());
     assert_eq!(names(&both), ["1", "1-2"]);
@@ -557,14 +610,17 @@ fn runs_that_two_gpus_began_in_the_same_second_are_both_kept() {
 
 #[test]
 fn a_run_that_is_accepted_with_it_may_have_gate_c7_of_the_same_machine_code() {
-    let all_cases = run("timed; built 96 0; named 1");
-    let sanitized = run("timed; built 96 0; clean; tier 1; named 2");
+    let all_cases = timed(US).built_throughout(96, 0).named("1");
+    let sanitized = part_of_the_cases().clean();
     let mut results = Results::default();
     let runs = [all_cases.clone(), sanitized];
     for run in &runs {
         merge(run, &runs, &mut results, &Table::default()).unwrap();
     }
-    let other_code = [run("timed; built 96 0; clean; cpasync ptxas: code other")];
+    let other_code = [timed(US)
+        .built_throughout(96, 0)
+        .clean()
+        .with_code(CPASYNC, "other")];
     let error = merge(
         &all_cases,
         &other_code,
@@ -577,33 +633,46 @@ fn a_run_that_is_accepted_with_it_may_have_gate_c7_of_the_same_machine_code() {
 
 #[test]
 fn a_run_on_a_device_with_too_little_memory_for_a_variants_cases_is_accepted() {
-    assert_accepted_on_gpu(
-        "timed; clean; - compute-sanitizer !scalar; \
-         wmma gpu all: cases 0 | cases_unsupported 10; \
-         cpasync gpu all: cases 0 | cases_unsupported 10",
-    );
+    let mut run = good();
+    for subject in [WMMA, CPASYNC] {
+        run = run
+            .without_row(subject, Kind::Sanitized)
+            .with_figure(subject, ON_GPU, Metric::Cases, 0.0)
+            .with_figure(subject, ON_GPU, Metric::CasesUnsupported, 10.0);
+    }
+    assert_accepted_on_gpu(&run);
 }
 
 #[test]
 fn a_run_in_the_emulator_is_accepted_into_the_table_of_the_build() {
-    let results = accepted(&run("emulated"), &Results::default());
+    let results = accepted(&emulated(), &Results::default());
     assert!(results.gpus.is_empty());
     assert!(!results.build.is_empty());
 }
 
 #[test]
 fn what_the_table_has_of_these_kernels_a_run_need_not_measure_again() {
-    let results = accepted(&run("emulated; named 1"), &Results::default());
-    accepted(&run("emulated; - cpasync mission; measurable E1"), &results);
+    let results = accepted(&emulated().named("1"), &Results::default());
+    let uncounted = emulated()
+        .without_row(CPASYNC, counters())
+        .with_measurable(GateId::E1);
+    accepted(&uncounted, &results);
 }
 
-/// A whole run that fails a gate of a stage that has changed since.
-const CHANGED: &str = "clean; cpasync compute-sanitizer: C7 fail; sources 1 yesterday";
+/// Returns a whole run that fails a gate of a stage that has changed since.
+fn failed_and_changed() -> Run {
+    good()
+        .with_gate(CPASYNC, Kind::Sanitized, GateId::C7, Verdict::Fail)
+        .with_later_identity(1, "yesterday")
+}
 
 /// It is left out with the gates that it fails.
 #[test]
 fn a_stage_that_has_changed_since_is_left_out_of_a_run_of_some_stages() {
-    let part = run(&format!("timed; stages 0 1; {CHANGED}"));
+    let part = good()
+        .of_stages(&["0", "1"])
+        .with_gate(CPASYNC, Kind::Sanitized, GateId::C7, Verdict::Fail)
+        .with_later_identity(1, "yesterday");
     let Merged { results, lines } = merge_into(&Results::default(), &part).unwrap();
     let left_out = "left out, measured on other kernels than the sources': \
                     stage1-cpasync/cpasync-32x64; run them again with this build";
@@ -618,45 +687,52 @@ fn a_stage_that_has_changed_since_is_left_out_of_a_run_of_some_stages() {
 
 #[test]
 fn of_a_whole_run_every_stage_is_required() {
-    let error = refused(&run(&format!("timed; {CHANGED}")));
+    let error = refused(&failed_and_changed());
     let reason = "cpasync-32x64: every gate: none of its cases ran";
     assert!(error.contains(reason), "{error}");
 }
 
 #[test]
 fn a_run_of_which_every_stage_has_changed_since_is_refused() {
-    let error = refused_with("stages 0 1; sources 0 yesterday; sources 1 yesterday");
+    let changed = good()
+        .of_stages(&["0", "1"])
+        .with_later_identity(0, "yesterday")
+        .with_later_identity(1, "yesterday");
+    let error = refused(&changed);
     let reason = "measured no kernel of these sources";
     assert!(error.contains(reason), "{error}");
 }
 
 #[test]
 fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
-    let built = run("timed; built 96 0").table;
+    let table_of_build = timed(US).built_throughout(96, 0).table;
     let mut results = Results::default();
-    let first = run("timed; named 1; built 96 0; clean");
-    merge(&first, &[], &mut results, &built).unwrap();
-    for backend in ["timed", "emulated"] {
-        let later = run(&format!(
-            "{backend}; named 2; stages 0; - cpasync; sources 1 rewritten; built 96 0; clean"
-        ));
+    merge(&built(), &[], &mut results, &table_of_build).unwrap();
+    for run in [timed(US), emulated()] {
+        let later = run
+            .named("2")
+            .of_stages(&["0"])
+            .without_subject(CPASYNC)
+            .with_later_identity(1, "rewritten")
+            .built_throughout(96, 0)
+            .clean();
         let mut merged_results = results.clone();
-        merge(&later, &[], &mut merged_results, &built).unwrap();
+        merge(&later, &[], &mut merged_results, &table_of_build).unwrap();
         let rows = merged_results.gpus[FOLDER].rows();
         let of_first: Vec<&Row> = rows.filter(|row| row.session == "1").collect();
         assert!(!of_first.is_empty());
         for row in of_first {
             let is_stale = kernels::is_stale(&later.session.stages, row);
-            assert!(!is_stale, "{backend}: {}", row.key());
+            assert!(!is_stale, "{:?}: {}", later.session.backend, row.key());
         }
     }
 }
 
 /// Returns the outcome of accepting a run on top of a good one: what it changes, or why it is
 /// refused.
-fn outcome(words: &str) -> String {
+fn outcome(run: &Run) -> String {
     let before = accepted(&good().named("20261119T183000Z-linux"), &Results::default());
-    match merge_into(&before, &run(words)) {
+    match merge_into(&before, run) {
         Ok(merged) => merged.lines[1].clone(),
         Err(error) => error.to_string(),
     }
@@ -674,32 +750,33 @@ const REFUTED_SPEED: &str = r#"20261120T183000Z-linux has failed claims; improve
 
 #[test]
 fn a_failed_claim_is_refused_with_the_entry_that_refutes_it() {
-    assert_eq!(outcome("timed 24 20 15; clean"), REFUTED_SPEED);
+    assert_eq!(outcome(&slow()), REFUTED_SPEED);
 }
 
 #[test]
 fn a_failed_claim_that_is_on_record_is_accepted() {
     assert_eq!(
-        outcome("timed 24 20 15; clean; refuted 0 0"),
+        outcome(&slow().with_refuted_claim(0, 0)),
         "SAME: 1 changed (informational), 40 unchanged"
     );
 }
 
 #[test]
 fn a_failed_claim_that_is_on_record_for_another_gpu_is_refused() {
-    let words = "timed 24 20 15; clean; refuted 0 0 NVIDIA L4";
-    assert_eq!(outcome(words), REFUTED_SPEED);
+    let elsewhere = slow().with_claim_refuted_on("NVIDIA L4", 0, 0);
+    assert_eq!(outcome(&elsewhere), REFUTED_SPEED);
 }
 
 #[test]
 fn a_claim_that_holds_and_is_on_record_as_refuted_is_accepted() {
-    let words = "timed; clean; refuted 0 0";
-    assert_eq!(outcome(words), "SAME: 41 unchanged");
+    let refuted = good().with_refuted_claim(0, 0);
+    assert_eq!(outcome(&refuted), "SAME: 41 unchanged");
 }
 
 #[test]
 fn a_failed_claim_beside_one_on_record_is_refused() {
-    insta::assert_snapshot!(outcome("timed 24 20 19; clean; refuted 0 0"), @r#"
+    let two_fail = timed([24.0, 20.0, 19.0]).clean().with_refuted_claim(0, 0);
+    insta::assert_snapshot!(outcome(&two_fail), @r#"
     20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
       stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk, in stage1-cpasync/negatives.json:
     {
@@ -713,7 +790,7 @@ fn a_failed_claim_beside_one_on_record_is_refused() {
 
 #[test]
 fn a_failed_claim_of_counters_is_refused_for_every_gpu() {
-    insta::assert_snapshot!(outcome("timed; clean; counted cpasync 1048577 0"), @r#"
+    insta::assert_snapshot!(outcome(&good().counted(CPASYNC, 1_048_577, 0)), @r#"
     20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
       stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk, in stage1-cpasync/negatives.json:
     {
@@ -726,9 +803,12 @@ fn a_failed_claim_of_counters_is_refused_for_every_gpu() {
 
 #[test]
 fn a_failed_claim_of_a_profiler_is_refused() {
-    let words = "timed; clean; at-most 1 1 barrier_stall_share 0.1; \
-                 + cpasync | mission f16 full | ncu | barrier_stall_share 0.2";
-    insta::assert_snapshot!(outcome(words), @r#"
+    let bound = Relation::AtMost { bound: 0.1 };
+    let profile = row("cpasync | mission f16 full | ncu | barrier_stall_share 0.2");
+    let profiled = good()
+        .with_bound(1, 1, Metric::BarrierStallShare, bound)
+        .with_row(profile);
+    insta::assert_snapshot!(outcome(&profiled), @r#"
     20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
       stage1-cpasync: cpasync: barrier stalls' share <= 10.0 %, in stage1-cpasync/negatives.json:
     {
@@ -742,7 +822,7 @@ fn a_failed_claim_of_a_profiler_is_refused() {
 
 #[test]
 fn a_random_problem_is_a_row() {
-    let random = scenario::row("scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9");
+    let random = row("scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9");
     let results = accepted(&good().with_row(random.clone()), &Results::default());
     assert!(results.gpus[FOLDER].get(&random.key()).is_some());
 }
@@ -792,7 +872,7 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
 
 #[test]
 fn a_refit_drops_what_the_sources_no_longer_declare() {
-    let run = run("timed; clean");
+    let run = good();
     let mut results = Results::default();
     results.put(Some(FOLDER), &table(std::slice::from_ref(&run)));
     assert!(rows_of_wmma_and_claims(&results) > 0);

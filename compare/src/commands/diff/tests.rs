@@ -1,31 +1,42 @@
 use super::*;
 use crate::testing::git::{self, run as git};
 use document::markdown::markdown;
-use results::testing::scenario;
-use results::testing::{US, ladder, timed};
+use results::table::{Run, Source};
+use results::testing::{ON_GPU, PeerArm, SCALAR, US, emulated, ladder, row, timed};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The literal run on other kernels.
-const BEFORE: &str = "timed; identity 0 a; identity 1 b; named 1";
+/// Returns the literal run on other kernels.
+fn before() -> Run {
+    timed(US)
+        .with_identity(0, "a")
+        .with_identity(1, "b")
+        .named("1")
+}
 
-/// The literal run with a kernel that is slower, faster.
-const SLOWER: &str = "timed 32 20 16.5";
-const FASTER: &str = "timed 32 20 13";
+/// Returns the literal run with a kernel that is slower.
+fn slower() -> Run {
+    timed([32.0, 20.0, 16.5])
+}
+
+/// Returns the literal run with a kernel that is faster.
+fn faster() -> Run {
+    timed([32.0, 20.0, 13.0])
+}
 
 /// Returns a side that is a run in a folder of its own.
-fn run_side(words: &str) -> Side {
+fn run_side(run: &Run) -> Side {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
-    scenario::run(words).write(&path).unwrap();
+    run.write(&path).unwrap();
     resolve(&path)
 }
 
 /// Returns a side that is the tables of a run.
-fn tables_side(words: &str) -> Side {
+fn tables_side(run: &Run) -> Side {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tables");
-    run_side(words).results.write(&path).unwrap();
+    run_side(run).results.write(&path).unwrap();
     resolve(&path)
 }
 
@@ -33,15 +44,15 @@ fn resolve(path: &Path) -> Side {
     source::resolve(path.to_str().unwrap(), None, &ladder()).unwrap()
 }
 
-fn compared_runs(base: &str, new: &str) -> Comparison {
+fn compared_runs(base: &Run, new: &Run) -> Comparison {
     compare(&run_side(base), &run_side(new), &ladder())
 }
 
-fn compared_tables(base: &str, new: &str) -> Comparison {
+fn compared_tables(base: &Run, new: &Run) -> Comparison {
     compare(&tables_side(base), &tables_side(new), &ladder())
 }
 
-fn compared_table_with_run(base: &str, new: &str) -> Comparison {
+fn compared_table_with_run(base: &Run, new: &Run) -> Comparison {
     compare(&tables_side(base), &run_side(new), &ladder())
 }
 
@@ -63,71 +74,85 @@ const ONLY_BASE_HAS_H200: &str = "nvidia-h200: only the base has figures of this
 
 #[test]
 fn equal_times_are_the_same() {
-    let comparison = compared_runs(BEFORE, "timed");
+    let comparison = compared_runs(&before(), &timed(US));
     assert_verdict(&comparison, "SAME", 0);
     assert!(comparison.notes.is_empty());
 }
 
 #[test]
 fn a_slower_kernel_is_a_regression() {
-    assert_verdict(&compared_runs(BEFORE, SLOWER), "REGRESSION", 1);
-    assert_verdict(&compared_table_with_run(BEFORE, SLOWER), "REGRESSION", 1);
-    assert_verdict(&compared_tables(BEFORE, SLOWER), "REGRESSION", 1);
+    assert_verdict(&compared_runs(&before(), &slower()), "REGRESSION", 1);
+    assert_verdict(
+        &compared_table_with_run(&before(), &slower()),
+        "REGRESSION",
+        1,
+    );
+    assert_verdict(&compared_tables(&before(), &slower()), "REGRESSION", 1);
 }
 
 #[test]
 fn a_faster_kernel_is_an_improvement() {
-    assert_verdict(&compared_runs(BEFORE, FASTER), "IMPROVED", 0);
+    assert_verdict(&compared_runs(&before(), &faster()), "IMPROVED", 0);
 }
 
 /// The machine moved.
 #[test]
 fn another_time_of_the_same_kernel_is_ambiguous() {
-    assert_verdict(&compared_runs("timed", SLOWER), "UNDECIDED", 3);
+    assert_verdict(&compared_runs(&timed(US), &slower()), "UNDECIDED", 3);
 }
 
 #[test]
 fn a_run_that_lacks_what_the_base_run_has_is_incomplete() {
-    let comparison = compared_runs(BEFORE, "timed; - scalar all");
+    let comparison = compared_runs(&before(), &timed(US).without_row(SCALAR, ON_GPU));
     assert_verdict(&comparison, "INCOMPLETE", 3);
 }
 
 /// A part of what tables have is what a run was asked for.
 #[test]
 fn a_run_that_lacks_what_a_table_has_is_the_same() {
-    let comparison = compared_table_with_run(BEFORE, "timed; - scalar all");
+    let unchecked = timed(US).without_row(SCALAR, ON_GPU);
+    let comparison = compared_table_with_run(&before(), &unchecked);
     assert_verdict(&comparison, "SAME", 0);
 }
 
 #[test]
 fn a_run_in_the_emulator_is_compared_by_its_build() {
-    let comparison = compared_runs(BEFORE, "emulated");
+    let comparison = compared_runs(&before(), &emulated());
     assert_verdict(&comparison, "SAME", 0);
     assert_eq!(comparison.notes, [ONLY_BASE_HAS_H200]);
 }
 
 #[test]
 fn equal_tables_are_the_same() {
-    assert_verdict(&compared_tables(BEFORE, BEFORE), "SAME", 0);
+    assert_verdict(&compared_tables(&before(), &before()), "SAME", 0);
 }
 
 /// Nothing is judged: equal rows are the same, and rows that differ are no data.
 #[test]
 fn times_of_peers_are_not_judged() {
-    let peers = |us: u32| format!("timed; peers mission 10 torch-flash {us}; - !peers");
-    assert_verdict(&compared_runs(&peers(20), &peers(20)), "SAME", 0);
-    assert_verdict(&compared_runs(&peers(20), &peers(21)), "NOT MEASURED", 3);
+    let peers = |us: f64| {
+        timed(US)
+            .peers("mission", 10.0, &[PeerArm::right("torch-flash", us)])
+            .of_source(Source::Peers)
+    };
+    assert_verdict(&compared_runs(&peers(20.0), &peers(20.0)), "SAME", 0);
+    assert_verdict(
+        &compared_runs(&peers(20.0), &peers(21.0)),
+        "NOT MEASURED",
+        3,
+    );
 }
 
 #[test]
 fn times_at_random_problems_are_not_judged() {
-    let random = |us: u32| format!("timed; + scalar | 1x1x17x64 f16 full | draw | p50 {us}");
-    assert_verdict(&compared_tables(&random(9), &random(8)), "SAME", 0);
+    let base = timed(US).with_row(row("scalar | 1x1x17x64 f16 full | draw | p50 9"));
+    let new = timed(US).with_row(row("scalar | 1x1x17x64 f16 full | draw | p50 8"));
+    assert_verdict(&compared_tables(&base, &new), "SAME", 0);
 }
 
 #[test]
 fn a_table_that_is_gone_is_incomplete() {
-    let comparison = compared_tables(BEFORE, "emulated");
+    let comparison = compared_tables(&before(), &emulated());
     assert_verdict(&comparison, "INCOMPLETE", 3);
     assert_eq!(comparison.notes, [ONLY_BASE_HAS_H200]);
 }
@@ -135,7 +160,7 @@ fn a_table_that_is_gone_is_incomplete() {
 /// A session has one time of a kernel.
 #[test]
 fn a_run_on_kernels_that_have_changed_since_is_incomplete() {
-    let comparison = compared_runs(BEFORE, BEFORE);
+    let comparison = compared_runs(&before(), &before());
     assert_eq!(comparison.overall.word, "INCOMPLETE");
     assert_eq!(comparison.overall.exit.code(), 3);
     assert!(comparison.notes.is_empty());
@@ -145,7 +170,10 @@ fn a_run_on_kernels_that_have_changed_since_is_incomplete() {
 
 /// Two runs on different GPU models.
 fn without_a_common_gpu() -> Comparison {
-    compared_runs("timed", "timed; machine nvidia-l4; card NVIDIA L4")
+    let l4 = timed(US)
+        .changed(|session| session.machine.name = "nvidia-l4".into())
+        .on_card("NVIDIA L4");
+    compared_runs(&timed(US), &l4)
 }
 
 #[test]
@@ -163,16 +191,15 @@ fn different_gpu_models_have_no_data() {
 
 #[test]
 fn a_given_output_that_fails_is_a_failure() {
-    let comparison = compared_runs(
-        "emulated; + x | : out | input | C2 pass",
-        "emulated; + x | : out | input | C2 fail",
-    );
+    let base = emulated().with_row(row("x | : out | input | C2 pass"));
+    let new = emulated().with_row(row("x | : out | input | C2 fail"));
+    let comparison = compared_runs(&base, &new);
     assert_verdict(&comparison, "FAIL", 1);
 }
 
 /// Returns the tables of a run, for two GPU models.
-fn tables_of_two_gpus(words: &str) -> Side {
-    let mut side = tables_side(words);
+fn tables_of_two_gpus(run: &Run) -> Side {
+    let mut side = tables_side(run);
     let gpus = &mut side.results.gpus;
     gpus.insert("nvidia-l4".into(), gpus["nvidia-h200"].clone());
     side
@@ -181,8 +208,8 @@ fn tables_of_two_gpus(words: &str) -> Side {
 #[test]
 fn of_two_gpu_models_what_the_build_says_is_said_once() {
     let comparison = compare(
-        &tables_of_two_gpus("timed"),
-        &tables_of_two_gpus("timed; counted scalar 2097152 0"),
+        &tables_of_two_gpus(&timed(US)),
+        &tables_of_two_gpus(&timed(US).counted(SCALAR, 2_097_152, 0)),
         &ladder(),
     );
     let line = &comparison.overall.line;
@@ -191,8 +218,8 @@ fn of_two_gpu_models_what_the_build_says_is_said_once() {
 
 #[test]
 fn a_table_that_is_gone_is_one_difference() {
-    let base = tables_of_two_gpus("timed");
-    let comparison = compare(&base, &tables_side("timed"), &ladder());
+    let base = tables_of_two_gpus(&timed(US));
+    let comparison = compare(&base, &tables_side(&timed(US)), &ladder());
     assert_eq!(all_differences(&comparison.pairs).len(), 1);
 }
 
@@ -210,42 +237,42 @@ fn assert_joint_verdict(runs: Comparison, tables: Comparison, word: &str, code: 
 }
 
 fn same_runs() -> Comparison {
-    compared_runs("emulated", "emulated")
+    compared_runs(&emulated(), &emulated())
 }
 
 #[test]
 fn runs_and_tables_that_are_the_same_are_the_same() {
-    let tables = compared_tables(BEFORE, BEFORE);
+    let tables = compared_tables(&before(), &before());
     assert_joint_verdict(same_runs(), tables, "SAME", 0);
 }
 
 #[test]
 fn a_regression_of_tables_is_one_of_the_review() {
-    let tables = compared_tables(BEFORE, SLOWER);
+    let tables = compared_tables(&before(), &slower());
     assert_joint_verdict(same_runs(), tables, "REGRESSION", 1);
 }
 
 #[test]
 fn a_regression_of_runs_is_one_of_the_review() {
-    let tables = compared_tables(BEFORE, BEFORE);
-    assert_joint_verdict(compared_runs(BEFORE, SLOWER), tables, "REGRESSION", 1);
+    let tables = compared_tables(&before(), &before());
+    assert_joint_verdict(compared_runs(&before(), &slower()), tables, "REGRESSION", 1);
 }
 
 #[test]
 fn a_regression_of_runs_and_an_improvement_of_tables_are_mixed() {
-    let tables = compared_tables(BEFORE, FASTER);
-    assert_joint_verdict(compared_runs(BEFORE, SLOWER), tables, "MIXED", 1);
+    let tables = compared_tables(&before(), &faster());
+    assert_joint_verdict(compared_runs(&before(), &slower()), tables, "MIXED", 1);
 }
 
 #[test]
 fn an_improvement_of_tables_is_one_of_the_review() {
-    let tables = compared_tables(BEFORE, FASTER);
+    let tables = compared_tables(&before(), &faster());
     assert_joint_verdict(same_runs(), tables, "IMPROVED", 0);
 }
 
 #[test]
 fn runs_without_data_decide_where_tables_are_not_worse() {
-    let tables = compared_tables(BEFORE, FASTER);
+    let tables = compared_tables(&before(), &faster());
     assert_joint_verdict(without_a_common_gpu(), tables, "NOT MEASURED", 3);
 }
 

@@ -111,9 +111,10 @@ fn what_a_session_measures_again_goes() {
 
 #[test]
 fn a_run_has_a_peer_once_one_was_timed() {
-    let of_ours = testing::scenario::run("timed; peers mission 10");
+    let of_ours = timed(testing::US).peers("mission", 10.0, &[]);
     assert!(!has_peer(&View::alone(&of_ours)));
-    let of_both = testing::scenario::run("timed; peers mission 10 torch-flash 16");
+    let flash = [PeerArm::right("torch-flash", 16.0)];
+    let of_both = timed(testing::US).peers("mission", 10.0, &flash);
     assert!(has_peer(&View::alone(&of_both)));
 }
 
@@ -938,7 +939,7 @@ fn args(flags: &[&str]) -> PeersArgs {
 }
 
 /// Returns the remarks on mission in a run of a ladder that claims to beat a peer there.
-fn lacking_on_mission(words: &str) -> Vec<String> {
+fn lacking_on_mission(mut run: Run) -> Vec<String> {
     let place = ProblemPlace::claims(Dtype::F16);
     let item = Item {
         problem: place.problem().unwrap(),
@@ -947,14 +948,16 @@ fn lacking_on_mission(words: &str) -> Vec<String> {
         tried: vec![],
         library: None,
     };
-    let mut run = testing::scenario::run(words);
     run.session.stages = testing::claiming();
     missing_claimants(&View::alone(&run), &[item])
 }
 
 #[test]
 fn a_problem_without_the_stage_that_claims_it_is_named() {
-    let lines = lacking_on_mission("timed; clean; - stage1-cpasync");
+    let run = timed(testing::US)
+        .clean()
+        .without_rows_of_stage("stage1-cpasync");
+    let lines = lacking_on_mission(run);
     assert_eq!(lines.len(), 1, "{lines:?}");
     let start = "mission f16 full was timed without stage1-cpasync, which claims it";
     assert!(lines[0].starts_with(start), "{lines:?}");
@@ -962,8 +965,9 @@ fn a_problem_without_the_stage_that_claims_it_is_named() {
 
 #[test]
 fn a_problem_with_the_stages_that_claim_it_lacks_nothing() {
-    assert!(lacking_on_mission("timed; clean").is_empty());
-    assert!(lacking_on_mission("timed; clean; - stage0-scalar").is_empty());
+    let run = timed(testing::US).clean();
+    assert!(lacking_on_mission(run.clone()).is_empty());
+    assert!(lacking_on_mission(run.without_rows_of_stage("stage0-scalar")).is_empty());
 }
 
 /// Returns a line for each problem that flags choose: the stages that are sampled, and in brackets
@@ -1383,7 +1387,12 @@ fn all_green_variants_stand_for_a_stage_on_a_problem_that_was_not_timed() {
 
 #[test]
 fn no_variant_stands_for_a_stage_that_is_red() {
-    let red = testing::scenario::run("timed 15 20 18; cpasync all: C2 fail");
+    let red = timed([15.0, 20.0, 18.0]).with_gate(
+        testing::CPASYNC,
+        testing::ON_GPU,
+        GateId::C2,
+        Verdict::Fail,
+    );
     for mask in [Mask::Full, Mask::Causal] {
         assert!(representatives(&red, 1, Dtype::F16, mask).is_empty());
     }

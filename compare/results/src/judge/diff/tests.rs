@@ -17,9 +17,9 @@ use crate::table::digest::Texts;
 use crate::table::session::Tier;
 use crate::testing::{
     CPASYNC, IN_EMULATOR, ON_GPU, PeerArm, SCALAR, US, WMMA, counters, declared, emulated,
-    instance, latency, mission, row, set, table, table_of_sessions, timed,
+    instance, latency, mission, row, table, table_of_sessions, timed,
 };
-use common::verdict::Verdict;
+use common::verdict::{GateResult, Verdict};
 use std::collections::BTreeMap;
 use std::path::Path;
 

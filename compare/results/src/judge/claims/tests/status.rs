@@ -23,6 +23,11 @@ fn status(claimed: &Claimed) -> String {
     words
 }
 
+/// Returns a run that refutes the first claim: wmma-qk is 1.2x as fast as scalar, and claims 1.5x.
+fn refuting() -> Run {
+    timed([24.0, 20.0, 15.0])
+}
+
 /// Returns what becomes of the first two claims, of speed and of counters, by a run on top of
 /// these sessions.
 fn statuses(run: Run, sessions: &[Run]) -> [String; 2] {
@@ -40,7 +45,7 @@ fn claims_are_the_runs_where_it_measured_them() {
 
 #[test]
 fn a_claim_that_fails_is_broken() {
-    let run = timed([24.0, 20.0, 15.0]);
+    let run = refuting();
     assert_eq!(statuses(run, &[]), ["run FAIL, broken", "run PASS"]);
 }
 
@@ -65,10 +70,7 @@ fn a_claim_that_a_session_measured_is_the_tables() {
 #[test]
 fn a_claim_that_a_session_refuted_is_broken() {
     let run = emulated();
-    assert_eq!(
-        statuses(run, &[timed([24.0, 20.0, 15.0])]),
-        ["FAIL, broken", "run PASS"]
-    );
+    assert_eq!(statuses(run, &[refuting()]), ["FAIL, broken", "run PASS"]);
 }
 
 #[test]
@@ -93,10 +95,7 @@ fn a_claim_about_former_kernels_is_stale() {
 fn a_claim_that_former_kernels_broke_is_stale_and_not_broken() {
     let run = emulated();
     assert_eq!(
-        statuses(
-            run,
-            &[timed([24.0, 20.0, 15.0]).with_identity(0, "another")]
-        ),
+        statuses(run, &[refuting().with_identity(0, "another")]),
         ["STALE FAIL", "run PASS"]
     );
 }
@@ -109,37 +108,34 @@ fn a_claim_that_the_run_did_not_time_is_the_tables() {
 
 #[test]
 fn a_claim_that_fails_and_is_recorded_is_not_broken() {
-    let run = timed([24.0, 20.0, 15.0]).with_refuted_claim(0, 0);
+    let run = refuting().with_refuted_claim(0, 0);
     assert_eq!(statuses(run, &[]), ["run FAIL, refuted", "run PASS"]);
 }
 
 #[test]
 fn a_record_of_the_sources_holds_for_the_table() {
     let run = emulated().with_refuted_claim(0, 0);
-    assert_eq!(
-        statuses(run, &[timed([24.0, 20.0, 15.0])]),
-        ["FAIL, refuted", "run PASS"]
-    );
+    assert_eq!(statuses(run, &[refuting()]), ["FAIL, refuted", "run PASS"]);
 }
 
 #[test]
 fn a_claim_that_holds_and_is_recorded_is_unexpected() {
     let run = timed(US).with_refuted_claim(0, 0);
     assert_eq!(
-        statuses(run, &[timed([24.0, 20.0, 15.0])]),
+        statuses(run, &[refuting()]),
         ["run PASS, refuted, unexpected", "run PASS"]
     );
 }
 
 #[test]
 fn a_record_of_another_gpu_does_not_hold_here() {
-    let run = timed([24.0, 20.0, 15.0]).with_claim_refuted_on("NVIDIA L4", 0, 0);
+    let run = refuting().with_claim_refuted_on("NVIDIA L4", 0, 0);
     assert_eq!(statuses(run, &[]), ["run FAIL, broken", "run PASS"]);
 }
 
 #[test]
 fn a_record_of_one_claim_does_not_hold_for_another() {
-    let run = timed([24.0, 20.0, 15.0]).with_refuted_claim(0, 1);
+    let run = refuting().with_refuted_claim(0, 1);
     assert_eq!(
         statuses(run, &[]),
         ["run FAIL, broken", "run PASS, refuted, unexpected"]
@@ -221,7 +217,7 @@ fn a_claim_is_stale_if_one_of_two_figures_is_of_an_older_kernel() {
 
 #[test]
 fn a_newer_figure_of_another_kernel_makes_a_claim_stale() {
-    let other = timed([24.0, 20.0, 15.0]).with_identity(0, "another");
+    let other = refuting().with_identity(0, "another");
     let statuses = committed_statuses(&emulated(), &[timed(US), other]);
     assert_eq!(statuses, ["STALE FAIL", "STALE PASS", "STALE PASS", "PASS"]);
 }
@@ -229,7 +225,7 @@ fn a_newer_figure_of_another_kernel_makes_a_claim_stale() {
 /// Returns the rows of claims in a table of a session in which the first fails, stated by the
 /// ladder and again by these stages.
 fn restated(stages: &[StageMeta]) -> Vec<String> {
-    let mut table = table_of_sessions(&[timed([24.0, 20.0, 15.0])]);
+    let mut table = table_of_sessions(&[refuting()]);
     restate(&mut table, &ladder());
     restate(&mut table, stages);
     let mut lines = Vec::new();
