@@ -1,13 +1,15 @@
 use super::kernels::{KernelInAll, changed_line, kernel_names};
 use super::*;
 use common::metric::Metric;
+use common::verdict::{GateId, Verdict};
 use document::markdown::markdown;
 use results::judge::diff::KernelState;
 use results::judge::verdict::of_differences;
 use results::table::Run;
 use results::table::Subject;
 use results::testing::{
-    CPASYNC, US, counters, declared, emulated, instance, ladder, latency, row, timed,
+    CPASYNC, IN_EMULATOR, US, WMMA, counters, declared, emulated, instance, ladder, latency, row,
+    timed,
 };
 
 fn compared(base: &Run, new: &Run) -> Comparison {
@@ -251,42 +253,128 @@ fn what_a_change_eases_comes_before_what_has_moved() {
     }
 }
 
+/// Returns a run without and one with other times, in which stage 1 has another kernel.
+fn retimed(us: [f64; 3]) -> [Run; 2] {
+    let new = timed(us).with_identity(1, "new").named("2");
+    [timed(US).named("1"), new]
+}
+
+/// Returns a run in which the variant fails gate C2 in the emulator.
+fn failing(run: Run, subject: &str) -> Run {
+    run.with_gate(subject, IN_EMULATOR, GateId::C2, Verdict::Fail)
+}
+
+/// Returns a run in which stage 1 has another kernel, that nobody has timed.
+fn untimed() -> Run {
+    emulated().with_identity(1, "new")
+}
+
 /// Returns the line on what is worse.
-fn worse(comparison: &Comparison) -> String {
-    let line = headlines::worse_line(comparison);
+fn worse(base: &Run, new: &Run) -> String {
+    let line = headlines::worse_line(&compared(base, new));
     line.map(|text| text.to_string()).unwrap_or_default()
 }
 
 #[test]
 fn what_is_worse_is_named_with_its_first_place() {
-    let slower = compared("timed; named 1 => timed 32 20 18; identity 1 new; named 2");
+    let [base, slower] = retimed([32.0, 20.0, 18.0]);
     assert_eq!(
-        worse(&slower),
+        worse(&base, &slower),
         "Worse: p50 15.01 µs → 18.02 µs, +20.1 % (stage1/cpasync-32x64 on mission f16 full)."
     );
 }
 
 #[test]
 fn what_is_worse_in_many_places_is_named_once() {
-    let failing = compared("emulated => same; cpasync all: C2 fail; wmma all: C2 fail");
-    let line = worse(&failing);
-    let expected =
-        "Worse: gate C2 (accuracy) PASS → FAIL (stage0/wmma-qk-32x64 and 1 more kernel).";
-    assert_eq!(line, expected);
+    let new = failing(failing(emulated(), CPASYNC), WMMA);
+    assert_eq!(
+        worse(&emulated(), &new),
+        "Worse: gate C2 (accuracy) PASS → FAIL (stage0/wmma-qk-32x64 and 1 more kernel)."
+    );
 }
 
 #[test]
-fn nothing_is_called_worse_where_nothing_is() {
-    assert_eq!(worse(&compared("timed => same")), "");
+fn nothing_is_called_worse_where_nothing_moved() {
+    assert_eq!(worse(&timed(US), &timed(US)), "");
+}
+
+#[test]
+fn nothing_is_called_worse_where_a_kernel_is_faster() {
+    let [base, faster] = retimed([32.0, 20.0, 13.0]);
+    assert_eq!(worse(&base, &faster), "");
+}
+
+#[test]
+fn what_is_better_is_named_with_its_factor() {
+    let [base, faster] = retimed([32.0, 20.0, 7.0]);
+    let line = headlines::improved_line(&compared(&base, &faster)).unwrap();
     assert_eq!(
-        worse(&compared("timed; named 1 => timed 32 20 13; named 2")),
-        ""
+        line.to_string(),
+        "Improved: p50 15.01 µs → 7.007 µs, -53.3 % (stage1/cpasync-32x64 on mission f16 full)."
     );
+}
+
+/// Returns the line on what was checked.
+fn checked(base: &Run, new: &Run) -> String {
+    headlines::checked_line(&compared(base, new)).to_string()
+}
+
+#[test]
+fn a_changed_kernel_that_nobody_timed_is_said_to_be_untimed() {
+    let line = checked(&emulated(), &untimed());
+    assert!(
+        line.ends_with("none fails; no changed kernel was timed."),
+        "{line}"
+    );
+}
+
+#[test]
+fn times_of_changed_kernels_are_counted() {
+    let [base, new] = retimed(US);
+    let line = checked(&base, &new);
+    assert!(
+        line.ends_with("none fails; 1 time of changed kernels."),
+        "{line}"
+    );
+}
+
+#[test]
+fn nothing_is_said_of_times_where_no_kernel_has_changed() {
+    let line = checked(&emulated(), &emulated());
+    assert!(line.ends_with("none fails."), "{line}");
+}
+
+#[test]
+fn gates_that_fail_are_counted() {
+    let line = checked(&emulated(), &failing(emulated(), CPASYNC));
+    assert!(line.contains(", 1 fail"), "{line}");
+}
+
+#[test]
+fn a_changed_kernel_that_nobody_timed_needs_an_action() {
+    let mut comparison = compared(&emulated(), &untimed());
+    comparison.overall = Overall::same_table();
+    let [action] = &headlines::actions(&comparison)[..] else {
+        panic!("one action");
+    };
+    assert!(action.starts_with("Time it on a GPU"), "{action}");
+}
+
+#[test]
+fn kernels_that_are_the_same_need_no_action() {
+    let mut same = compared(&emulated(), &emulated());
+    same.overall = Overall::same_table();
+    assert_eq!(headlines::actions(&same), ["No action needed."]);
+}
+
+/// Returns a run whose counters of one variant are gone.
+fn without_counters(run: Run) -> Run {
+    run.without_row(CPASYNC, counters())
 }
 
 /// Returns a comparison whose new side lacks these figures of one variant.
 fn lacking(metrics: &[Metric]) -> Comparison {
-    let mut comparison = compared("emulated => same; - cpasync mission emulator");
+    let mut comparison = compared(&emulated(), &without_counters(emulated()));
     let differences = &mut comparison.pairs[0].1.differences;
     let mut one = differences.iter().find(|one| one.required).unwrap().clone();
     differences.clear();
@@ -299,10 +387,8 @@ fn lacking(metrics: &[Metric]) -> Comparison {
 
 #[test]
 fn a_variant_that_lacks_much_is_one_line() {
-    let page = markdown(&document(
-        &lacking(&[Metric::P50, Metric::P90, Metric::Registers]),
-        false,
-    ));
+    let metrics = [Metric::P50, Metric::P90, Metric::Registers];
+    let page = markdown(&document(&lacking(&metrics), false));
     let line = "- stage1-cpasync/cpasync-32x64: p50 on mission f16 full, and 2 more: built or";
     assert!(page.contains(line), "{page}");
 }
@@ -315,85 +401,30 @@ fn a_variant_that_lacks_two_figures_names_both() {
 }
 
 #[test]
-fn a_gate_that_fails_in_many_cases_is_one_line_unless_all_is_shown() {
-    let failing =
-        compared("emulated => same; cpasync all: C2 fail; cpasync mission emulator: C2 fail");
-    let rows = |is_whole| {
-        let page = markdown(&document(&failing, is_whole));
-        page.matches("| stage1/cpasync-32x64 | gate C2").count()
-    };
-    assert_eq!([rows(false), rows(true)], [1, 2]);
-}
-
-#[test]
-fn what_is_better_is_named_with_its_factor() {
-    let faster = compared("timed; named 1 => timed 32 20 7; identity 1 new; named 2");
-    let line = headlines::improved_line(&faster).unwrap().to_string();
-    assert!(
-        line.starts_with("Improved: p50 15.01 µs → 7.007 µs, -53.3 % (stage1/"),
-        "{line}"
-    );
-}
-
-/// Returns the line on what was checked.
-fn checked(line: &str) -> String {
-    headlines::checked_line(&compared(line)).to_string()
-}
-
-#[test]
-fn a_changed_kernel_that_nobody_timed_is_said_to_be_untimed() {
-    let line = checked("emulated => same; identity 1 new");
-    assert!(
-        line.ends_with("none fails; no changed kernel was timed."),
-        "{line}"
-    );
-}
-
-#[test]
-fn times_of_changed_kernels_are_counted() {
-    let line = checked("timed; named 1 => timed 32 20 15; identity 1 new; named 2");
-    assert!(
-        line.ends_with("none fails; 1 time of changed kernels."),
-        "{line}"
-    );
-}
-
-#[test]
-fn nothing_is_said_of_times_where_no_kernel_has_changed() {
-    let line = checked("emulated => same");
-    assert!(line.ends_with("none fails."), "{line}");
-}
-
-#[test]
-fn gates_that_fail_are_counted() {
-    let line = checked("emulated => same; cpasync all: C2 fail");
-    assert!(line.contains(", 1 fail"), "{line}");
-}
-
-#[test]
-fn a_changed_kernel_that_nobody_timed_needs_an_action() {
-    let mut untimed = compared("emulated => same; identity 1 new");
-    untimed.overall = Overall::same_table();
-    let [action] = &headlines::actions(&untimed)[..] else {
-        panic!("one action");
-    };
-    assert!(action.starts_with("Time it on a GPU"), "{action}");
-}
-
-#[test]
-fn kernels_that_are_the_same_need_no_action() {
-    let mut same = compared("emulated => same");
-    same.overall = Overall::same_table();
-    assert_eq!(headlines::actions(&same), ["No action needed."]);
-}
-
-#[test]
 fn what_a_failing_kernel_lacks_is_not_asked_for() {
-    let failing = "emulated => same; cpasync all: C2 fail; - cpasync mission emulator";
-    let page = markdown(&document(&compared(failing), false));
+    let new = without_counters(failing(emulated(), CPASYNC));
+    let page = markdown(&document(&compared(&emulated(), &new), false));
     assert!(
         page.contains(": not measured, since a gate fails"),
         "{page}"
     );
     assert!(!page.contains("Measure what the base has"), "{page}");
+}
+
+/// Returns how many rows of a comparison are of a gate that fails in all and in one problem.
+fn rows_of_gate(is_whole: bool) -> usize {
+    let new =
+        failing(emulated(), CPASYNC).with_gate(CPASYNC, counters(), GateId::C2, Verdict::Fail);
+    let page = markdown(&document(&compared(&emulated(), &new), is_whole));
+    page.matches("| stage1/cpasync-32x64 | gate C2").count()
+}
+
+#[test]
+fn a_gate_that_fails_in_many_cases_is_one_line() {
+    assert_eq!(rows_of_gate(false), 1);
+}
+
+#[test]
+fn each_case_of_a_gate_that_fails_is_shown_where_all_is() {
+    assert_eq!(rows_of_gate(true), 2);
 }

@@ -320,6 +320,7 @@ fn run(body: &str) -> Verdict {
             buffer: "to".into(),
             offset: 0,
         }],
+        history: None,
     };
     case.judge(&program, None).unwrap()
 }
