@@ -12,7 +12,7 @@ use common::verdict::{GateId, GateResult};
 use results::judge::best::p50;
 use results::judge::regret::Regret;
 use results::table::{Kind, Run, session};
-use results::testing::scenario::row;
+use results::testing::row;
 use results::testing::{checked, samples as timing_samples, table};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
