@@ -18,7 +18,7 @@ use std::path::Path;
 /// The picture of docs/ladder.md.
 const PICTURE: &str = "docs/pictures/order.svg";
 
-/// What it shows: stages and variants, of one warpgroup that computes, so that rows are few.
+/// The stages and variants that it shows, of one warpgroup that computes, so that rows are few.
 const SHOWN: [(&str, &str); 2] = [
     ("stage7-wgmma", "wgmma-64x128"),
     ("stage8-overlap", "overlap-lazy-64x128"),

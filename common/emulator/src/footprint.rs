@@ -22,10 +22,10 @@ const WORKER_BYTES: u64 = 512 * 1024;
 /// it.
 const END_BYTES: u64 = 1024;
 
-/// What a collection holds may double before the next look at it.
+/// The factor by which a collection may grow before the next look at it.
 const HISTORY_FACTOR: u64 = 2;
 
-/// What the memory of a traced launch depends on, beside the launch.
+/// The quantities on which the memory of a traced launch depends, beside the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced {
     /// The bytes of all buffers.
@@ -55,9 +55,9 @@ pub struct Footprint {
     pub shared: u64,
     /// The shadow of outputs, for each cluster that runs at once and between all.
     pub outputs: u64,
-    /// What is remembered of accesses.
+    /// The bytes that are remembered of accesses.
     pub history: u64,
-    /// What is kept of each cluster, and of each OS thread.
+    /// The bytes that are kept of each cluster, and of each OS thread.
     pub rest: u64,
 }
 

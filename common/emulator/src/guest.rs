@@ -48,7 +48,7 @@ impl Site {
     }
 }
 
-/// What an access does with its bytes.
+/// The use that an access makes of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
     Read,

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use crate::judge::memory_use::{of_list, of_table};
+use crate::heap::{of_list, of_table};
 
 /// Hasher for keys of a few integers that nobody chooses maliciously.
 #[derive(Default)]

@@ -31,6 +31,7 @@ mod ffi;
 pub mod footprint;
 mod grid;
 pub mod guest;
+mod heap;
 mod intern;
 mod judge;
 mod launch;

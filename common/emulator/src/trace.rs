@@ -79,7 +79,7 @@ pub struct TraceReport {
     pub counted: Counted,
     pub sync_sites: Vec<SyncSite>,
     pub observations: Observations,
-    /// What warps did, of [`Selection::deeds`]; those of one warp in order.
+    /// The deeds of [`Selection::deeds`]; those of one warp in order.
     pub deeds: Vec<Deed>,
 }
 
@@ -190,7 +190,7 @@ fn clusters(launch: &Launch, selection: &Selection<'_>) -> Result<Vec<BlockIndex
     }
 }
 
-/// What is traced.
+/// The launch that is traced.
 struct Subject<'a> {
     launch: &'a Launch,
     memory: &'a Arc<Memory>,
@@ -280,13 +280,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a traced launch has left.
+/// The remains of a traced launch.
 struct Traced {
     /// The end of each cluster, in order.
     ends: Vec<End>,
-    /// What the clusters have touched.
+    /// The bytes that the clusters have touched.
     touched: Between,
-    /// What was found within clusters.
+    /// The hazards within clusters.
     hazards: Hazards,
 }
 

@@ -379,7 +379,7 @@ fn fatbin_source(has_fatbin: bool) -> String {
     )
 }
 
-/// Where the emulator is, the PTX of this architecture is at hand: all stages are compiled for it.
+/// The architecture whose PTX is at hand where the emulator is: all stages are compiled for it.
 const INTERPRETED: &str = "sm_90a";
 
 fn ptx_source(has_ptx: bool) -> String {

@@ -485,7 +485,7 @@ fn encoded_map(
 /// The schedules under which a kernel runs; its outputs must be the same under all.
 pub const SCHEDULES: [Schedule; 3] = [Schedule::InOrder, Schedule::Reversed, Schedule::Shuffled(1)];
 
-/// What stops a kernel, or changes its outputs, under a schedule.
+/// The event that stops a kernel, or changes its outputs, under a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
     Stopped(Fault),
@@ -496,7 +496,7 @@ pub enum Failure {
     },
 }
 
-/// What was found under one schedule without tracing.
+/// The failure under one schedule without tracing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub schedule: Schedule,
@@ -509,7 +509,7 @@ pub struct Verdict {
     pub hazards: Vec<Hazard>,
     pub more_hazards: usize,
     pub findings: Vec<Finding>,
-    /// What comes of another election than the lowest lane's. The PTX ISA allows it; the hardware
+    /// The failure that another election than the lowest lane's brings. The PTX ISA allows it; the hardware
     /// is not known to make one, and CUTLASS counts on that.
     pub election: Option<Failure>,
     pub counted: Counted,
@@ -524,7 +524,7 @@ impl Verdict {
     }
 }
 
-/// What is remembered of a place, for each thread of a cluster.
+/// The bytes that are remembered of a place, for each thread of a cluster.
 const HISTORY_BYTES_PER_PLACE: usize = 48;
 
 const LEAST_HISTORY_BYTES: usize = 1 << 20;
@@ -533,7 +533,7 @@ const MOST_HISTORY_BYTES: usize = 256 << 20;
 /// The bytes of each output.
 type Outputs = Vec<Vec<u8>>;
 
-/// What a run has left.
+/// The remains of a run.
 pub(crate) struct Ended {
     pub(crate) outputs: Outputs,
     pub(crate) choice_points: u32,

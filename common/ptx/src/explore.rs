@@ -13,7 +13,7 @@ use crate::program::Program;
 /// The most findings that are kept, each another failure.
 const MOST_FINDINGS: usize = 8;
 
-/// What was found in orders beyond the default schedules, and how many they were.
+/// The findings in orders beyond the default schedules, and how many those were.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exploration {
     /// The orders that were run, the one without a delay among them.

@@ -278,16 +278,16 @@ pub fn examples() -> impl Iterator<Item = &'static str> {
     OTHERS.iter().map(|row| row.example)
 }
 
-/// What a card and the interpreter were seen to have in common.
+/// The results in which a card and the interpreter were seen to agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnACard {
     /// The card's name and driver; empty if nothing was compared.
     pub card: String,
-    /// What was seen of an instruction, by its name or example.
+    /// The comparisons, by the instruction's name or example.
     pub seen: BTreeMap<String, Seen>,
 }
 
-/// What was seen of an instruction on a card.
+/// The comparison of an instruction with a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The page's cell.

@@ -15,7 +15,7 @@ const PROGRAM_BYTES: u64 = 12 << 20;
 /// The bytes of an order that is explored: its delays, and where it has ended.
 const ORDER_BYTES: u64 = 64;
 
-/// What a judgement depends on, beside the launch and its kernel.
+/// The means of a judgement, beside the launch and its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
     /// The number of OS threads that run blocks.
@@ -33,9 +33,9 @@ pub struct Bound {
     pub at_once: u64,
     /// The buffers of a launch, and copies of outputs that are compared.
     pub buffers: u64,
-    /// What a traced launch takes beside them.
+    /// The parts that a traced launch takes beside them.
     pub footprint: Footprint,
-    /// What the program itself takes more, and the orders that are explored.
+    /// The bytes of the program itself, and of the orders that are explored.
     pub rest: u64,
 }
 
@@ -47,9 +47,9 @@ pub enum Largest {
     Outputs,
     /// Stacks, clocks and shared memory of the blocks that run at once.
     BlocksAtOnce,
-    /// What is remembered of accesses.
+    /// The memory of accesses.
     History,
-    /// What is kept of each block.
+    /// The records of each block.
     Blocks,
 }
 

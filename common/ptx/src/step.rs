@@ -47,7 +47,7 @@ pub(crate) struct Atomic {
     pub(crate) value: Slot,
 }
 
-/// What a read-modify-write does with a word and its value.
+/// The operation of a read-modify-write on a word and its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Update {
     Exchange,

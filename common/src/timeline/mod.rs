@@ -19,7 +19,7 @@ pub use what::{Kind, What};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What a warp did from one moment to another. Both are the same where it takes no time.
+/// The deed of a warp from one moment to another. Both are the same where it takes no time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     pub warp: usize,
@@ -102,12 +102,12 @@ impl Flight {
     }
 }
 
-/// What the warps of one block did.
+/// The deeds of the warps of one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     pub axis: Axis,
     pub warps: usize,
-    /// By warp, and within one by time.
+    /// The spans by warp, and within one by time.
     pub spans: Vec<Span>,
     /// The warps that had more to note than there was room for: their ends are missing.
     pub cut: Vec<usize>,

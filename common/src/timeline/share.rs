@@ -3,7 +3,7 @@
 use super::{Barrier, Flight, Kind, Span, Timeline, What};
 use std::collections::HashSet;
 
-/// What a warp spends time on.
+/// The kind of work that a warp spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     /// Issuing products; those of a warpgroup run on by themselves.
@@ -53,7 +53,7 @@ impl Category {
     }
 }
 
-/// What a warp is there for, by what it does.
+/// The part that a warp has in its block, by what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     Loads,
@@ -82,7 +82,7 @@ impl Role {
 pub struct RoleShare {
     pub role: Role,
     pub warps: usize,
-    /// In the order of [`Category::ALL`].
+    /// The shares, in the order of [`Category::ALL`].
     pub parts: [f64; Category::ALL.len()],
     /// The part of the time in which a product of the warp's warpgroup may be running, at most.
     pub in_flight: f64,
@@ -114,7 +114,7 @@ pub fn shares(timeline: &Timeline) -> Vec<RoleShare> {
     shares
 }
 
-/// What the warps of one role do, counted: what there is to say where there is no time.
+/// The counted deeds of the warps of one role: all there is to say where there is no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
     pub role: Role,
@@ -123,7 +123,7 @@ pub struct Overlap {
     pub copies: usize,
     pub products: usize,
     pub exponentials: usize,
-    /// Of the exponentials those during which a product of the warp's warpgroup may be running.
+    /// The exponentials during which a product of the warp's warpgroup may be running.
     pub covered: usize,
 }
 

@@ -29,7 +29,7 @@ pub struct Drawn {
     pub times: Option<Times>,
 }
 
-/// What notes cost: microseconds per launch, without and with them.
+/// The cost of notes: microseconds per launch, without and with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
     pub plain_us: f64,

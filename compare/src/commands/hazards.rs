@@ -91,7 +91,7 @@ pub struct HazardsArgs {
     pub annotations: bool,
 }
 
-/// What was found, as `--json` prints it.
+/// The findings, as `--json` prints them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Report {
     entry: String,
@@ -100,7 +100,7 @@ struct Report {
     hazards: Vec<String>,
     more_hazards: usize,
     schedules: Vec<String>,
-    /// What the kernel counts on that the PTX ISA leaves open.
+    /// The behaviour that the kernel counts on and the PTX ISA leaves open.
     assumptions: Vec<String>,
     unexpected: Vec<String>,
     /// The orders beyond the schedules that were run; `None` if none was asked for.

@@ -15,7 +15,7 @@
 //! [`FenceRule::Path`] they are [`FencePaths`] instead.
 
 use super::fences::{FencePaths, Moments};
-use super::memory_use::of_list;
+use crate::heap::of_list;
 
 /// The rule by which the async proxy sees what threads have stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

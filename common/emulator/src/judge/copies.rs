@@ -1,8 +1,8 @@
 use std::ops::Range;
 
 use super::hint::CopyHint;
-use super::memory_use::of_list;
 use super::order::Actor;
+use crate::heap::of_list;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy {

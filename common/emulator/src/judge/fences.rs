@@ -7,7 +7,7 @@
 //! has done until a point of synchronisation learns its moment, and so which of its stores those
 //! are.
 
-use super::memory_use::of_list;
+use crate::heap::of_list;
 
 /// The moments of all threads that one of them, or a signal, knows of.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ fn raise(moments: &mut Vec<u32>, other: &[u32]) {
     }
 }
 
-/// What the threads of a block know of each other's stores and fences.
+/// The stores and fences of each other that the threads of a block know of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FencePaths {
     /// The present moment.

@@ -74,7 +74,7 @@ pub(crate) enum AsyncHint {
     SlotInUse { loads: bool },
     /// The source of a TMA store is overwritten.
     StoreNotRead,
-    /// What a TMA store writes is read or written before the store is complete.
+    /// The bytes that a TMA store writes are read or written before the store is complete.
     StoreNotWritten,
     /// The writer has not fenced, or too late for the reader to know.
     NotFenced,

@@ -1,23 +1,11 @@
 //! The host memory of the collections in which a judge remembers what threads have done. It grows
 //! with the accesses of a cluster; what grows with the launch alone is in [`crate::footprint`].
 
-use std::collections::HashMap;
-
 use super::Judge;
+use crate::heap::of_list;
 
 /// The accesses from one look at the memory to the next.
 const ACCESSES_BETWEEN_LOOKS: u32 = 64;
-
-/// Returns the bytes that a list holds, used or not.
-pub(crate) fn of_list<T>(list: &Vec<T>) -> usize {
-    list.capacity() * size_of::<T>()
-}
-
-/// Returns the bytes that a hash table holds: it has a byte of its own for each entry, and an eighth
-/// of the entries is never used.
-pub(crate) fn of_table<K, V, S>(table: &HashMap<K, V, S>) -> usize {
-    table.capacity().div_ceil(7) * 8 * (size_of::<(K, V)>() + 1)
-}
 
 impl Judge {
     /// Returns whether what the judge remembers takes more memory than it may, and notes that. It

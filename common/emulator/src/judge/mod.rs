@@ -16,7 +16,7 @@ pub(crate) mod hazard;
 pub(crate) mod held;
 pub(crate) mod hint;
 pub(crate) mod memory;
-pub(crate) mod memory_use;
+mod memory_use;
 mod missing;
 pub(crate) mod observed;
 pub(crate) mod operand_rule;
@@ -146,7 +146,7 @@ pub(crate) struct Setup {
     pub(crate) deeds: Vec<&'static str>,
     /// The place of a byte of global memory whose last store is asked for.
     pub(crate) asked_byte: Option<u32>,
-    /// What the clusters of the launch have touched.
+    /// The bytes that the clusters of the launch have touched.
     pub(crate) between: Arc<Mutex<Between>>,
     /// The cluster's number in the launch.
     pub(crate) cluster_number: u32,
@@ -206,7 +206,7 @@ pub(crate) struct Judge {
     global: Global,
     requests: Vec<Requests>,
     races: Vec<Race>,
-    /// What strong writes have published, by the address.
+    /// The signals that strong writes have published, by the address.
     published: BTreeMap<usize, Signal>,
     /// The bytes that the present access stores, if they are known.
     stored: Vec<u8>,

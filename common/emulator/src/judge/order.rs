@@ -5,7 +5,7 @@
 use crate::intern::{IntegerMap, Interner};
 
 use super::clocks::{Agent, Clocks, FenceRule, Signal};
-use super::memory_use::{of_list, of_table};
+use crate::heap::{of_list, of_table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {

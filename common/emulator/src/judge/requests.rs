@@ -1,5 +1,5 @@
 use super::counters::{Counters, GlobalTraffic, SharedTraffic};
-use super::memory_use::of_list;
+use crate::heap::of_list;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {

@@ -70,7 +70,7 @@ impl Decoder<'_> {
         })))
     }
 
-    /// By convention of every compiler, predicates are `%p…`.
+    /// Returns whether an operand is a predicate: by convention of every compiler these are `%p…`.
     fn is_predicate(&self, operand: &str) -> bool {
         operand.starts_with("%p")
     }

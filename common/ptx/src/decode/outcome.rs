@@ -2,5 +2,5 @@
 
 use crate::parse::Refusal;
 
-/// What was decoded, or why it was refused.
+/// The decoded value, or why there is none.
 pub(super) type Result<T> = std::result::Result<T, Refusal>;

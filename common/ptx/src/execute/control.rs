@@ -8,7 +8,7 @@ use crate::step::{Combine, Compare, Constant, Slot, Special};
 /// The jumps backwards that a thread may make before it waits for another one.
 const MOST_JUMPS: u64 = 1 << 28;
 
-/// What is left before a loop is taken for endless.
+/// The steps that are left before a loop is taken for endless.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
     jumps: u64,

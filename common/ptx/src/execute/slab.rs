@@ -14,7 +14,7 @@ thread_local! {
 /// The most groups, and products, that a thread may have in flight.
 pub(super) const MOST: usize = 256;
 
-/// What is in flight, as plain words of the slab.
+/// The operations in flight, as plain words of the slab.
 #[repr(C)]
 pub(super) struct Header {
     /// The number of products so far.
@@ -39,7 +39,7 @@ pub(super) struct Slab {
     pub(super) header: *mut Header,
     /// The product up to which each bank is in flight; 0 where it is not.
     pub(super) bank_last: *mut u64,
-    /// What holds each register.
+    /// The operation that holds each register.
     pub(super) held: *mut u64,
     pub(super) banks: *mut f32,
     pub(super) local: *mut u8,

@@ -27,7 +27,7 @@ pub struct Parameter {
     pub bytes: u32,
 }
 
-/// What an entry asks of its launch, and where its body stands.
+/// The demands of an entry on its launch, and where its body stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub name: String,

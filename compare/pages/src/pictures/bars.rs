@@ -80,7 +80,7 @@ pub struct Chart {
     pub title: String,
     pub note: String,
     pub bars: Vec<Bar>,
-    /// What the axis shows, with its unit.
+    /// The quantity of the axis, with its unit.
     pub axis: String,
     /// The value of a line across all bars, which the note explains.
     pub mark: Option<f64>,

@@ -21,7 +21,7 @@ const STYLE: &str = "\
     .store{fill:#ab7df8}.wait{fill:#3d444d}.flight{fill:#1f6feb}\
     .link{stroke:#f85149}}";
 
-/// Where time begins: right of the warps' names.
+/// The place where time begins: right of the warps' names.
 const LEFT: f64 = 210.0;
 
 /// The width of the picture, and of its time axis.

@@ -28,9 +28,9 @@ pub struct StageTerms {
 /// A claim, and the bounds that it sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimTerms {
-    /// What identifies it in its stage, whatever it promises.
+    /// The name that identifies it in its stage, whatever it promises.
     pub id: String,
-    /// What it promises: `>= 1.05x over stage0-scalar wmma-qk`.
+    /// The promise: `>= 1.05x over stage0-scalar wmma-qk`.
     pub prediction: String,
     pub at_least: Option<f64>,
     pub at_most: Option<f64>,
@@ -139,7 +139,7 @@ pub struct Concession {
     pub kind: Eased,
     /// The claim, the site or the instance.
     pub what: String,
-    /// What was asked before, and is now.
+    /// The bounds before and now.
     pub change: String,
     /// The reason that the stage gives, of a refutation or waiver.
     pub why: Option<String>,

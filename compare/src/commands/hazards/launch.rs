@@ -24,7 +24,7 @@ pub struct LaunchFile {
     arguments: Vec<ArgumentEntry>,
     #[serde(default, rename = "expect")]
     pub expected: Vec<Expected>,
-    /// Where files are that it names.
+    /// The folder of the files that it names.
     #[serde(skip)]
     folder: PathBuf,
 }

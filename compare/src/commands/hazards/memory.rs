@@ -7,12 +7,12 @@ use ptx::case::Case;
 use ptx::memory::{Bound, Bytes, Means};
 use std::fs;
 
-/// What a judgement may take.
+/// The memory that a judgement may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// What `--memory` allows.
+    /// The allowance of `--memory`.
     Asked(Bytes),
-    /// What the machine leaves, and which limit leaves no more.
+    /// The memory that the machine leaves, and the limit that leaves no more.
     Free { bytes: Bytes, limit: String },
     /// Nobody says.
     Unknown,
@@ -51,7 +51,7 @@ impl Limit {
     }
 }
 
-/// What a judgement takes at most, and what it may take.
+/// The memory that a judgement takes at most, and may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needs {
     pub bound: Bound,
