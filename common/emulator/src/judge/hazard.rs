@@ -72,7 +72,7 @@ struct Inlined<'a>(&'a [Place]);
 impl fmt::Display for Inlined<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, place) in self.0.iter().enumerate() {
-            write!(f, "{}{place}", if index == 0 { "" } else { ", called at " })?;
+            write!(f, "{}{place}", if index == 0 { "" } else { " < " })?;
         }
         Ok(())
     }
