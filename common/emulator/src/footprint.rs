@@ -8,7 +8,7 @@ use crate::cluster::{MAX_SHARED_BYTES, MAX_TOGETHER, STRIDE};
 use crate::grid::{Launch, MAX_CLUSTER, volume};
 use crate::judge::between::Between;
 use crate::judge::memory::PAGE_BYTES;
-use crate::judge::{Judge, Outcome, global, requests};
+use crate::judge::{Judge, Outcome, page, requests};
 use crate::run::ThreadContext;
 use crate::stack;
 
@@ -138,7 +138,7 @@ fn of_outputs(at_once: u64, traced: &Traced) -> u64 {
     let pages = traced.allocated.saturating_add(ends) / PAGE_BYTES as u64;
     let index = pages * size_of::<u32>() as u64;
     let outputs = traced.outputs.saturating_add(ends);
-    let shadow = outputs.saturating_mul(global::BYTES_PER_BYTE as u64);
+    let shadow = outputs.saturating_mul(page::BYTES_PER_BYTE as u64);
     let between = outputs.saturating_mul(Between::BYTES_PER_BYTE as u64);
     // Bits that say which bytes are elements.
     let elements = traced.allocated / 8 + 8 * traced.allocations;

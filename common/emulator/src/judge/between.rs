@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::global::{Page, Run, RunKind, Touch};
 use super::memory::PAGE_BYTES;
+use super::page::{Page, Run, RunKind, Touch};
 
 /// A touch of a block, which is given by its cluster's number in the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@ pub(crate) mod observed;
 pub(crate) mod operand_rule;
 pub(crate) mod operation;
 pub(crate) mod order;
+pub(crate) mod page;
 pub(crate) mod raw;
 mod remote;
 pub(crate) mod requests;
