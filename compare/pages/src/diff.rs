@@ -13,8 +13,7 @@ use moved::Line;
 use results::judge::diff::{self, Change, Difference, Group, What};
 use results::judge::list::{Grouped, count, distinct, grouped, joined};
 use results::judge::terms::{Concession, Eased};
-use results::judge::verdict::{Overall, fails_now};
-use results::table::Subject;
+use results::judge::verdict::{Overall, failing};
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
 const MAX_GATES: usize = 12;
@@ -194,8 +193,7 @@ fn gates(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
 fn first_of_each_gate(differences: Vec<&Difference>) -> Vec<&Difference> {
     let mut kept: Vec<&Difference> = Vec::new();
     for difference in differences {
-        let is_told = matches!(difference.what, What::Gate(_))
-            && !difference.is_claim()
+        let is_told = difference.is_gate()
             && kept.iter().any(|earlier| {
                 (&earlier.subject, earlier.what, earlier.change)
                     == (&difference.subject, difference.what, difference.change)
@@ -215,12 +213,7 @@ fn is_new_variant(difference: &Difference) -> bool {
 
 /// Returns the data that is missing, a line for each variant and reason.
 fn required(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
-    let failing: Vec<&Subject> = pair
-        .differences
-        .iter()
-        .filter(|difference| fails_now(difference))
-        .map(|difference| &difference.subject)
-        .collect();
+    let failing = failing(&pair.differences);
     let missing = pair
         .differences
         .iter()

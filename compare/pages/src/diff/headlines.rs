@@ -9,7 +9,6 @@ use document::Text;
 use results::judge::diff::{Change, Difference, Group, What};
 use results::judge::list::{Grouped, count, distinct, grouped, joined};
 use results::judge::verdict::NOTHING;
-use results::table::Subject;
 
 /// The most gates and figures that are named.
 const MAX_NAMED: usize = 4;
@@ -133,8 +132,7 @@ fn factor(base: f64, new: f64) -> String {
 /// counters do not show that nothing is to be done.
 pub fn actions(comparison: &Comparison) -> Vec<String> {
     let actions = &comparison.overall.actions;
-    let is_untimed = !changed_kernels(comparison).is_empty() && times_of_changed(comparison) == 0;
-    if is_untimed && *actions == [NOTHING] {
+    if *actions == [NOTHING] && times_of_changed(comparison) == Some(0) {
         return vec![
             "Time it on a GPU before you call it as fast as before: `scripts/review BASE --latency`."
                 .to_string(),
@@ -147,12 +145,9 @@ pub fn actions(comparison: &Comparison) -> Vec<String> {
 /// on the page tells a time that stood still from one that nobody took.
 pub fn checked_line(comparison: &Comparison) -> Text {
     let mut gates = Vec::new();
-    for (_, pair) in &comparison.pairs {
-        for difference in &pair.differences {
-            let is_gate = matches!(difference.what, What::Gate(_)) && !difference.is_claim();
-            if is_gate && let Some(verdict) = difference.new.as_deref() {
-                gates.push(verdict);
-            }
+    for difference in all_differences(comparison) {
+        if difference.is_gate() {
+            gates.extend(difference.new.as_deref());
         }
     }
     let verdicts = count(gates.len(), "verdict", "verdicts");
@@ -162,34 +157,32 @@ pub fn checked_line(comparison: &Comparison) -> Text {
     };
     let text = Text::default().strong("Checked:").plain(line);
     match times_of_changed(comparison) {
-        _ if changed_kernels(comparison).is_empty() => text.plain("."),
-        0 => text
+        None => text.plain("."),
+        Some(0) => text
             .plain("; ")
             .strong("no changed kernel was timed")
             .plain("."),
-        number => text.plain(format!(
+        Some(number) => text.plain(format!(
             "; {} of changed kernels.",
             count(number, "time", "times")
         )),
     }
 }
 
-/// Returns how many times of changed kernels both sides have.
-fn times_of_changed(comparison: &Comparison) -> usize {
+/// Returns how many times of changed kernels both sides have; `None` if no kernel has changed.
+fn times_of_changed(comparison: &Comparison) -> Option<usize> {
     let changed = changed_kernels(comparison);
-    let mut number = 0;
-    for (_, pair) in &comparison.pairs {
-        number += pair
-            .differences
-            .iter()
-            .filter(|difference| is_time_of(difference, &changed))
-            .count();
-    }
-    number
+    let times = all_differences(comparison).filter(|difference| {
+        difference.group == Group::Latency
+            && difference.change != Change::Missing
+            && changed.contains(&&difference.subject)
+    });
+    (!changed.is_empty()).then(|| times.count())
 }
 
-fn is_time_of(difference: &Difference, changed: &[&Subject]) -> bool {
-    difference.group == Group::Latency
-        && difference.change != Change::Missing
-        && changed.contains(&&difference.subject)
+fn all_differences(comparison: &Comparison) -> impl Iterator<Item = &Difference> {
+    comparison
+        .pairs
+        .iter()
+        .flat_map(|(_, pair)| &pair.differences)
 }

@@ -274,6 +274,11 @@ impl Difference {
         matches!(self.about, About::Row(Kind::Claim(_)))
     }
 
+    /// Returns whether it is about a gate of a kernel; claims have gates of their own.
+    pub fn is_gate(&self) -> bool {
+        matches!(self.what, What::Gate(_)) && !self.is_claim()
+    }
+
     /// Returns whether it is about a single case.
     fn is_case(&self) -> bool {
         matches!(self.place(), Place::Case(_))

@@ -2,7 +2,7 @@
 //! two tables.
 
 use super::claims::{self, Claimed};
-use super::diff::{Change, Difference, Group, What};
+use super::diff::{Change, Difference, Group};
 use super::list::{count, distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::regret::Regret;
@@ -535,20 +535,21 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
 }
 
 /// Returns whether a gate fails that passed before, or was not there.
-pub fn fails_now(difference: &Difference) -> bool {
-    difference.change == Change::Worse
-        && matches!(difference.what, What::Gate(_))
-        && !difference.is_claim()
+fn fails_now(difference: &Difference) -> bool {
+    difference.change == Change::Worse && difference.is_gate()
 }
 
-/// Returns whether data is missing though every gate of its kernel passes: of one that fails, much is
-/// not measured at all.
-fn lacks_data(differences: &[Difference]) -> bool {
-    let failing: Vec<&Subject> = differences
+/// Returns the kernels of which a gate fails now. Much of theirs is not measured at all.
+pub fn failing(differences: &[Difference]) -> Vec<&Subject> {
+    let gates = differences
         .iter()
-        .filter(|difference| fails_now(difference))
-        .map(|difference| &difference.subject)
-        .collect();
+        .filter(|difference| fails_now(difference));
+    distinct(gates.map(|difference| &difference.subject))
+}
+
+/// Returns whether data is missing though every gate of its kernel passes.
+fn lacks_data(differences: &[Difference]) -> bool {
+    let failing = failing(differences);
     differences
         .iter()
         .any(|difference| difference.required && !failing.contains(&&difference.subject))
