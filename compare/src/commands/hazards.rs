@@ -135,15 +135,10 @@ impl Report {
     fn without_a_line(&self) -> Vec<String> {
         let mut lines = self.schedules.clone();
         lines.extend(self.unexpected.iter().cloned());
-        lines.extend(self.unnoticed_lines());
+        for site in self.unnoticed.iter().flatten() {
+            lines.push(format!("nothing notices that {site} is removed"));
+        }
         lines
-    }
-
-    fn unnoticed_lines(&self) -> impl Iterator<Item = String> {
-        self.unnoticed
-            .iter()
-            .flatten()
-            .map(|site| format!("nothing notices that {site} is removed"))
     }
 
     fn text(&self) -> String {
@@ -152,9 +147,7 @@ impl Report {
         if self.more_hazards > 0 {
             lines.push(format!("{} more hazards", self.more_hazards));
         }
-        lines.extend(self.schedules.iter().cloned());
-        lines.extend(self.unexpected.iter().cloned());
-        lines.extend(self.unnoticed_lines());
+        lines.extend(self.without_a_line());
         if self.not_removed > 0 {
             lines.push(format!(
                 "interrupted: {} of {} removals were not made",
