@@ -509,8 +509,8 @@ pub struct Verdict {
     pub hazards: Vec<Hazard>,
     pub more_hazards: usize,
     pub findings: Vec<Finding>,
-    /// The failure that another election than the lowest lane's brings. The PTX ISA allows it; the hardware
-    /// is not known to make one, and CUTLASS counts on that.
+    /// The failure that another election than the lowest lane's brings. The PTX ISA allows it; the
+    /// hardware is not known to make one, and CUTLASS counts on that.
     pub election: Option<Failure>,
     pub counted: Counted,
     pub sync_sites: Vec<SyncSite>,
