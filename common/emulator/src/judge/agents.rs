@@ -148,7 +148,7 @@ impl Judge {
                 last = Some(writer);
                 is_fenced = self
                     .order
-                    .is_fenced(writer.actor(), writer.fences, operation.actor);
+                    .is_fenced(writer.actor(), writer.number, operation.actor);
             }
             if is_fenced {
                 continue;

@@ -12,7 +12,9 @@
 //!
 //! Proxy fences have a column per thread, in which the clock counts all fences of the block: a
 //! write remembers how many there had been and asks for a later one. Under
-//! [`FenceRule::Path`] they are [`FencePaths`] instead.
+//! [`FenceRule::Path`] they are [`FencePaths`] instead. A fence covers a copy that arrives at an
+//! mbarrier only if its thread knew that the copy had landed, so such copies have a second column
+//! per thread: the copies that a fence stands behind.
 
 use super::fences::{FencePaths, Moments};
 use crate::heap::of_list;
@@ -41,6 +43,8 @@ pub(crate) struct Clocks {
     columns: usize,
     /// The first column of the threads' copies.
     copies: Option<usize>,
+    /// The first column of the threads' copies behind which a fence stands.
+    fenced_copies: Option<usize>,
     /// The first column of the threads' fences.
     fences: Option<usize>,
     fence: u32,
@@ -85,7 +89,8 @@ impl Clocks {
     /// Starts anew. `generation` must be above all generations used before.
     pub(crate) fn start(&mut self, threads: usize, generation: u32, rule: FenceRule) {
         (self.threads, self.used, self.columns) = (threads, threads, threads);
-        (self.copies, self.fences, self.fence) = (None, None, 0);
+        (self.copies, self.fenced_copies) = (None, None);
+        (self.fences, self.fence) = (None, 0);
         self.paths = match rule {
             FenceRule::Writer => None,
             FenceRule::Path => Some(FencePaths::new(threads)),
@@ -149,6 +154,7 @@ impl Clocks {
     }
 
     pub(crate) fn fence(&mut self, thread: u32) {
+        self.fence_copies(thread);
         if let Some(paths) = &mut self.paths {
             paths.fence(thread);
             return;
@@ -161,6 +167,32 @@ impl Clocks {
         self.fence += 1;
         let latest = self.fence;
         self.row(thread)[first + thread as usize] = latest;
+    }
+
+    /// Fences the copies that a thread knows to have landed: its own or, by paths, anybody's.
+    fn fence_copies(&mut self, thread: u32) {
+        let Some(copies) = self.copies else {
+            return;
+        };
+        let fenced = match self.fenced_copies {
+            Some(column) => column,
+            None => self.add_columns(self.threads),
+        };
+        self.fenced_copies = Some(fenced);
+        let copiers = match self.paths {
+            Some(_) => 0..self.threads,
+            None => thread as usize..thread as usize + 1,
+        };
+        let row = self.row(thread);
+        for copier in copiers {
+            row[fenced + copier] = row[copies + copier].max(row[fenced + copier]);
+        }
+    }
+
+    /// Returns whether `reader` knows of a fence behind a copy that arrived at an mbarrier.
+    pub(crate) fn knows_fenced_copy(&self, reader: u32, copier: u32, copy: u32) -> bool {
+        self.fenced_copies
+            .is_some_and(|first| self.knows(reader, first as u32 + copier, copy))
     }
 
     /// Returns the number that a store keeps: of fences until then or, by paths, of its moment.
@@ -231,9 +263,6 @@ impl Clocks {
         let first = self.copies.expect("they have been announced");
         let known = &mut signal.known[first + thread as usize];
         *known = copy.max(*known);
-        if let Some(paths) = &mut self.paths {
-            paths.tell_of_copies(thread, &mut signal.moments);
-        }
     }
 
     pub(crate) fn meet(&mut self, participants: impl Iterator<Item = u32> + Clone) {

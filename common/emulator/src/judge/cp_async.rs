@@ -101,16 +101,17 @@ impl Judge {
     /// Lands a copy, by the wait of its thread or as the end of its phase is first observed.
     pub(crate) fn landed(&mut self, tag: u32) {
         let copy = self.copies.land(tag);
-        let event = match copy.arrives {
-            None => self.order.event(copy.thread, copy.site, How::CopyWrite),
-            Some(_) => self.order.landing(copy.thread, copy.number, copy.site),
+        let (actor, event, number) = match copy.arrives {
+            None => {
+                let event = self.order.event(copy.thread, copy.site, How::CopyWrite);
+                (Actor::Thread(copy.thread), event, self.order.fences())
+            }
+            Some(_) => {
+                let event = self.order.landing(copy.thread, copy.number, copy.site);
+                (Actor::Copies(copy.thread), event, copy.number)
+            }
         };
-        let written = Written::new(
-            Actor::Thread(copy.thread),
-            How::CopyWrite,
-            self.order.fences(),
-            copy.site,
-        );
+        let written = Written::new(actor, How::CopyWrite, number, copy.site);
         for at in copy.bytes() {
             if self.copies.clear(at, tag) {
                 self.order.land(&mut self.shared[at], event);

@@ -101,16 +101,6 @@ impl FencePaths {
         signal.join(&self.threads[thread as usize]);
     }
 
-    /// Adds to a signal that the copies of a thread have landed.
-    pub(super) fn tell_of_copies(&mut self, thread: u32, signal: &mut Moments) {
-        self.now += 1;
-        let own = thread as usize;
-        if signal.known.len() <= own {
-            signal.known.resize(self.threads.len(), 0);
-        }
-        signal.known[own] = self.now;
-    }
-
     /// Tells a thread what a signal has published.
     pub(super) fn learn(&mut self, thread: u32, signal: &Moments) {
         self.threads[thread as usize].join(signal);

@@ -43,43 +43,48 @@ impl Operation {
 /// The generic-proxy writer of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
-    /// The thread, or the warp with the highest bit set.
+    /// The thread, or with a flag the warp, or the thread whose copies they are.
     writer: u32,
-    /// Fences of the block until then.
-    pub(super) fences: u32,
+    /// The fences of the block until then; the number of a copy that arrives at an mbarrier.
+    pub(super) number: u32,
     pub(super) site: u32,
     pub(super) how: How,
 }
 
 const WARP: u32 = 1 << 31;
+const COPIES: u32 = 1 << 30;
 
 impl Written {
     pub(super) const NOBODY: Self = Self {
         writer: 0,
-        fences: 0,
+        number: 0,
         site: 0,
         how: How::Write,
     };
 
     #[inline]
-    pub(super) fn new(actor: Actor, how: How, fences: u32, site: u32) -> Self {
+    pub(super) fn new(actor: Actor, how: How, number: u32, site: u32) -> Self {
         let writer = match actor {
             Actor::Warp(warp) => warp | WARP,
+            Actor::Copies(thread) => thread | COPIES,
             _ => actor.thread(),
         };
         Self {
             writer,
-            fences,
+            number,
             site,
             how,
         }
     }
 
     pub(super) fn actor(&self) -> Actor {
-        if self.writer & WARP == 0 {
-            Actor::Thread(self.writer)
+        let number = self.writer & !(WARP | COPIES);
+        if self.writer & WARP != 0 {
+            Actor::Warp(number)
+        } else if self.writer & COPIES != 0 {
+            Actor::Copies(number)
         } else {
-            Actor::Warp(self.writer & !WARP)
+            Actor::Thread(number)
         }
     }
 }

@@ -352,16 +352,16 @@ impl Order {
     }
 
     /// Returns whether an operation that `reader` issues now sees through the async proxy what
-    /// `writer` wrote when the clocks' number of fences was `fences`.
-    pub(crate) fn is_fenced(&self, writer: Actor, fences: u32, reader: Actor) -> bool {
-        for writing in writer.threads() {
-            for reading in reader.threads() {
-                if !self.clocks.knows_fence(reading, writing, fences) {
-                    return false;
-                }
-            }
-        }
-        true
+    /// `writer` wrote. `number` is what the write kept: the copy's own number, or that of
+    /// [`Order::fences`] when it took place.
+    pub(crate) fn is_fenced(&self, writer: Actor, number: u32, reader: Actor) -> bool {
+        let is_known = |reading: u32, writing: u32| match writer {
+            Actor::Copies(copier) => self.clocks.knows_fenced_copy(reading, copier, number),
+            _ => self.clocks.knows_fence(reading, writing, number),
+        };
+        writer
+            .threads()
+            .all(|writing| reader.threads().all(|reading| is_known(reading, writing)))
     }
 
     pub(crate) fn warp_event(
