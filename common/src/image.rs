@@ -8,7 +8,7 @@
 use crate::format::{Format, SHARE};
 use crate::inputs::{Operand, Tensor, index_of};
 use crate::placement::Placement;
-use crate::serving::Relocation;
+use crate::sequences::Relocation;
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;

@@ -33,6 +33,7 @@ pub mod problem;
 pub mod quantise;
 pub mod reference;
 pub mod resources;
+pub mod sequences;
 pub mod serving;
 pub mod stage;
 #[cfg(feature = "emulated")]

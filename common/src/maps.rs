@@ -6,7 +6,8 @@ use crate::params::{
     AttentionParams, AttentionServing, AttentionTensor, AttentionTensorMap,
 };
 use crate::problem::{Mask, Problem, Shape};
-use crate::serving::{Serving, Tables};
+use crate::sequences::Tables;
+use crate::serving::Serving;
 
 /// The bytes of an element of O.
 const OUTPUT_BYTES: usize = 2;

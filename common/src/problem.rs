@@ -612,4 +612,30 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_text_is_read_back() {
+        for text in [
+            "1x8x512x64",
+            "8x32:8x1024x128+packed=tail:0:7",
+            "8x32:8x1:1024x128+used=even:1:3+window=127:0+sinks+cap=30+page=16",
+            "1x8x512x64+window=*:3",
+        ] {
+            assert_eq!(parse_shape(text).unwrap().to_string(), text);
+        }
+        for bad in [
+            "+packed",
+            "+window=1",
+            "+page=24",
+            "+cap=0",
+            "+pages=16",
+            "+page=8",
+        ] {
+            let shape = parse_shape(&format!("1x8x512x64{bad}"));
+            let refused = shape
+                .map(|parsed| Problem::new(parsed, Dtype::F16, Mask::Full).is_err())
+                .unwrap_or(true);
+            assert!(refused, "{bad}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use super::{Execution, Staged};
 use crate::image::Image;
 use crate::maps::{self, BoxRows, TableAddresses, TensorMap};
 use crate::params::AttentionServed;
-use crate::serving::Tables;
+use crate::sequences::Tables;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory};
 use emulator::{Entry, Fault, Launch, Place, Schedule, TraceReport};

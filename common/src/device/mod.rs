@@ -10,7 +10,7 @@ use crate::maps;
 use crate::params::{AttentionParams, AttentionTensor};
 use crate::placement::Placement;
 use crate::problem::Problem;
-use crate::serving::{Relocation, Tables};
+use crate::sequences::{Relocation, Tables};
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 

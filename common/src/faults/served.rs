@@ -5,7 +5,8 @@ use crate::gate::{Evidence, numeric_gates};
 use crate::inputs::{Inputs, Operand};
 use crate::problem::{Problem, Shape};
 use crate::reference::{Probability, Reference, attend_baseline_of, row_index};
-use crate::serving::{Lengths, Sequence, Serving, sinks};
+use crate::sequences::{Sequence, sinks};
+use crate::serving::{Lengths, Serving};
 use crate::verdict::GateResult;
 
 named! {

@@ -3,7 +3,7 @@
 
 use crate::inputs::{Inputs, Operand};
 use crate::problem::{Dtype, Mask, Problem, Shape};
-use crate::serving::{Sequence, sinks};
+use crate::sequences::{Sequence, sinks};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;

@@ -362,7 +362,7 @@ fn served_row(inputs: &Inputs, [b, h, i]: [usize; 3]) -> (Vec<f64>, f64) {
     let shape = problem.shape;
     let serving = shape.serving;
     let sequence = shape.sequences()[b];
-    let sinks = crate::serving::sinks(&shape);
+    let sinks = crate::sequences::sinks(&shape);
     let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
     let row = ((b * shape.heads_q + h) * shape.seq_q + i) * shape.head_dim;
     let mut numerator = vec![0.0; shape.head_dim];

@@ -20,7 +20,7 @@ use crate::limits::DeviceLimits;
 use crate::maps::{self, TableAddresses, TensorMap};
 use crate::params::AttentionServed;
 use crate::problem::Problem;
-use crate::serving::Tables;
+use crate::sequences::Tables;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Reading, Telemetry};
 use cudarc::driver::sys::{
