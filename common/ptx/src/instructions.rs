@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+pub use crate::isa::Function;
 use crate::isa::{self, Fidelity};
 
 /// An instruction that is no function of its operands alone.
@@ -259,14 +260,6 @@ const OTHERS: &[Row] = &[
     row("griddepcontrol.wait", NOTHING),
     row("nanosleep.u32 20", NOTHING),
 ];
-
-/// A function of its operands, by its whole name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function {
-    pub name: &'static str,
-    pub operands: usize,
-    pub fidelity: Fidelity,
-}
 
 /// Returns the functions of operands, sorted by name.
 pub fn functions() -> Vec<Function> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use emulator::guest::{AccessKind, Site};
 
-use super::Frame;
+use super::frame::Frame;
 use crate::step::{Atomic, Update};
 
 impl Frame<'_> {

@@ -2,7 +2,7 @@
 
 use emulator::guest::{Site, Thread};
 
-use super::Frame;
+use super::frame::Frame;
 use crate::step::{Combine, Compare, Constant, Slot, Special};
 
 /// The jumps backwards that a thread may make before it waits for another one.

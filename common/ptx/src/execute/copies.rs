@@ -2,7 +2,7 @@
 
 use emulator::guest::{BoxCopy, Site};
 
-use super::Frame;
+use super::frame::Frame;
 use crate::step::{Address, CpAsync, Op, Slot, TensorCopy, Wait};
 
 impl Frame<'_> {

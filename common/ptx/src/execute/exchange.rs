@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use emulator::guest::{Exchange, Site, Thread, WarpCall};
 
-use super::{Election, Frame};
+use super::frame::{Election, Frame};
 use crate::step::{Reduction, Shuffle, ShuffleMode, Slot, Vote, VoteMode};
 
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 
 use emulator::guest::{Product, Site};
 
-use super::Frame;
+use super::frame::Frame;
 use super::slab::{Header, MOST};
 use crate::step::{Op, Slot, Wgmma, WgmmaA};
 

@@ -2,7 +2,7 @@
 
 use emulator::guest::{AccessKind, Site};
 
-use super::Frame;
+use super::frame::Frame;
 use crate::step::{Access, Address, Op, Space};
 
 /// The bits of an address in the cluster's shared memory that count within a block. Those above are

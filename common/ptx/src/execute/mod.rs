@@ -8,6 +8,7 @@ mod control;
 mod copies;
 mod exchange;
 mod flight;
+mod frame;
 mod matrix;
 mod memory;
 mod slab;
@@ -17,70 +18,24 @@ use std::ffi::c_void;
 
 use emulator::Launch;
 use emulator::guest::{Site, Thread};
-use emulator::trace::{Access, Allocation};
 
-use crate::program::Program;
-use crate::step::{Address, Op, Slot, Step};
+use crate::step::{Op, Step};
 use flight::Flight;
-use slab::Slab;
+use frame::Frame;
+pub use frame::{Election, Invocation};
 pub(crate) use slab::bytes_of_thread;
 
-/// A program and the arguments of one launch.
-#[derive(Debug)]
-pub struct Invocation<'a> {
-    program: &'a Program,
-    parameters: *const u8,
-    globals: Vec<u8>,
-    dynamic_shared_bytes: u32,
-    election: Election,
+/// The body of each emulated thread: `Launch::entry`.
+///
+/// # Safety
+/// `params` is an [`Invocation`] that outlives the launch, and the emulator calls this.
+unsafe extern "C-unwind" fn thread(params: *const c_void) {
+    // SAFETY: the caller's.
+    let (invocation, running) = unsafe { (&*params.cast::<Invocation<'_>>(), Thread::running()) };
+    Frame::start(running, invocation).run();
 }
 
-/// The lane that `elect.sync` elects of those that it names. The PTX ISA leaves it open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Election {
-    /// Lane 0 or 31, as the schedule says.
-    #[default]
-    AsScheduled,
-    /// What kernels count on that ask for thread 0 elsewhere.
-    Lowest,
-    Highest,
-}
-
-impl<'a> Invocation<'a> {
-    /// Binds a program to its parameters.
-    ///
-    /// # Safety
-    /// `parameters` is aligned as the entry declares and holds as many bytes as it takes; they and
-    /// all that they point to outlive the launch.
-    pub unsafe fn new(
-        program: &'a Program,
-        parameters: *const c_void,
-        dynamic_shared_bytes: usize,
-    ) -> Self {
-        Self {
-            program,
-            parameters: parameters.cast(),
-            globals: program.globals.clone(),
-            dynamic_shared_bytes: dynamic_shared_bytes as u32,
-            election: Election::default(),
-        }
-    }
-
-    #[must_use]
-    pub fn electing(self, election: Election) -> Self {
-        Self { election, ..self }
-    }
-
-    /// Returns the module's own variables, for the traced launch.
-    pub fn variables(&self) -> Allocation {
-        Allocation::whole(
-            "the module's variables",
-            self.globals.as_ptr(),
-            self.globals.len(),
-            Access::Output,
-        )
-    }
-
+impl Invocation<'_> {
     /// Makes `launch` one of this program. Its dynamic shared memory becomes all that a block has.
     pub fn launch(&self, launch: &Launch) -> Launch {
         let statics = self.program.static_shared_bytes as usize;
@@ -93,72 +48,7 @@ impl<'a> Invocation<'a> {
     }
 }
 
-/// The body of each emulated thread: `Launch::entry`.
-///
-/// # Safety
-/// `params` is an [`Invocation`] that outlives the launch, and the emulator calls this.
-unsafe extern "C-unwind" fn thread(params: *const c_void) {
-    // SAFETY: the caller's.
-    let (invocation, running) = unsafe { (&*params.cast::<Invocation<'_>>(), Thread::running()) };
-    Frame::start(running, invocation).run();
-}
-
-/// A running thread. It owns nothing.
-#[derive(Clone, Copy)]
-struct Frame<'a> {
-    thread: Thread<'a>,
-    program: &'a Program,
-    invocation: &'a Invocation<'a>,
-    slab: Slab,
-    is_traced: bool,
-}
-
-impl<'a> Frame<'a> {
-    fn start(thread: Thread<'a>, invocation: &'a Invocation<'a>) -> Self {
-        let program = invocation.program;
-        let slab = Slab::of_thread(program, thread.number());
-        let frame = Self {
-            thread,
-            program,
-            invocation,
-            slab,
-            is_traced: thread.is_traced(),
-        };
-        for (index, &constant) in program.constants.iter().enumerate() {
-            frame.set(-1 - index as Slot, frame.value_of(constant));
-        }
-        frame
-    }
-
-    /// Returns the word of an operand.
-    #[inline]
-    fn get(&self, slot: Slot) -> u64 {
-        // SAFETY: decoding has made each slot one of the slab's constants or registers, and this
-        // thread alone uses them.
-        unsafe { *self.slab.registers.offset(slot as isize) }
-    }
-
-    #[inline]
-    fn set(&self, slot: Slot, value: u64) {
-        // SAFETY: see get.
-        unsafe { *self.slab.registers.offset(slot as isize) = value };
-    }
-
-    #[inline]
-    fn get_u32(&self, slot: Slot) -> u32 {
-        self.get(slot) as u32
-    }
-
-    #[inline]
-    fn is_set(&self, slot: Slot) -> bool {
-        self.get(slot) & 1 == 1
-    }
-
-    #[inline]
-    fn address(&self, address: Address) -> u64 {
-        self.get(address.base).wrapping_add(address.offset as u64)
-    }
-
+impl Frame<'_> {
     fn flight(&self) -> Flight<'_> {
         Flight::new(self)
     }

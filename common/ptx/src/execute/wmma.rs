@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use emulator::guest::{Exchange, Matrix, MatrixCount, Site, Thread, WarpCall, declare_matrix};
 
-use super::Frame;
+use super::frame::Frame;
 use crate::isa::half::from_f16;
 use crate::step::{Fragment, FragmentCopy, Part, Wmma};
 

@@ -13,7 +13,6 @@ mod packed;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::instructions::Function;
 pub(crate) use compare::{Relation, comparison};
 pub(crate) use float::sum_in_global_memory;
 
@@ -24,6 +23,14 @@ pub enum Fidelity {
     Exact,
     /// The specification allows an error; the result here is rounded once.
     Approximate,
+}
+
+/// A function of its operands, by its whole name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    pub name: &'static str,
+    pub operands: usize,
+    pub fidelity: Fidelity,
 }
 
 /// Functions of words; a register holds its value in the low bits.
