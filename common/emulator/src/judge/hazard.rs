@@ -78,7 +78,8 @@ impl fmt::Display for Inlined<'_> {
     }
 }
 
-/// A hazard as it is reported: every pair of places once.
+/// A hazard as it is reported: every pair of places once. Between blocks, of each byte and kind of
+/// access only the first two clusters' places are reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hazard {
     pub kind: HazardKind,
