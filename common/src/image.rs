@@ -390,7 +390,7 @@ impl Image {
     }
 
     /// Returns the bytes of a row; `None` where there is none.
-    fn row_range(&self, row: usize) -> Option<Range<usize>> {
+    pub(crate) fn row_range(&self, row: usize) -> Option<Range<usize>> {
         let row_in_memory = match &self.places {
             None => row,
             Some(places) => places.rows[row]?,

@@ -878,17 +878,22 @@ fn a_second_run_is_told_by_the_first_that_the_gates_can_fail() {
 }
 
 #[test]
-fn explain_refuses_sequences_as_they_are_served() {
+fn a_row_of_a_window_is_explained() {
     let case = "1x2x300x64+window=20:* f16 causal normal:0";
     let explain = compare(&["explain", "--stage", "14", "--problem", case]);
     expect(
         explain,
-        2,
-        &[
-            "1x2x300x64+window=20:* is not in dense tensors",
-            "fuzz --case",
-        ],
+        0,
+        &["window=20:*", "Nothing leaves what f32 allows"],
     );
+}
+
+#[test]
+fn a_query_that_its_sequence_has_not_is_refused() {
+    let case = "4x2:1x150x64+packed=even:0:1 f16 full normal:0";
+    let mut explain = compare(&["explain", "--stage", "14", "--problem", case]);
+    explain.args(["--row", "1,0,7"]);
+    expect(explain, 2, &["sequence 1 has 0 queries and no row 1,0,7"]);
 }
 
 /// Explains a row of real tensors, with this exit code and these words.

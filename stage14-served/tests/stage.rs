@@ -1,3 +1,7 @@
-//! The tests that every stage runs, see `stage-tests`.
+//! The tests that every stage runs, see `stage-tests`, and beside them this stage's own: one program, so that
+//! the emulator and the kernels are linked once.
+
+#[path = "stage/explained.rs"]
+mod explained;
 
 stage_tests::tests!(stage14_served::Served);

@@ -14,18 +14,20 @@ pub(super) fn miscounted_keys(
     chains: &[Chain],
     observations: &Observations,
 ) -> Option<Deviation> {
-    let mut counts = vec![0u32; operands.visible];
+    let first_key = operands.visible.start;
+    let mut counts = vec![0u32; operands.visible.len()];
     let mut last_cell = None;
     for step in chains.iter().flat_map(|chain| &chain.steps) {
         for (&key, cell) in &step.scores {
             if operands.sees(key) {
-                counts[key as usize] += 1;
+                counts[key as usize - first_key] += 1;
                 last_cell = Some(cell);
             }
         }
     }
-    let wrong = Wrong::only_wrong((0..).zip(&counts).map(|(key, &count)| Wrong {
-        at: key,
+    let keys = operands.visible.clone().zip(&counts);
+    let wrong = Wrong::only_wrong(keys.map(|(key, &count)| Wrong {
+        at: key as i64,
         kernel: count.into(),
         model: 1.0,
         bound: 0.0,
@@ -39,7 +41,7 @@ pub(super) fn miscounted_keys(
             Quantity::Keys,
             cell,
             Doubt::Here,
-            operands.visible,
+            operands.visible.end,
         ),
         None => Vec::new(),
     };
@@ -60,7 +62,7 @@ pub(super) struct StoredRow {
 impl StoredRow {
     /// Merges the ends of all warps, as the kernel has to, and compares what it stored.
     pub fn compare(operands: &Operands, is_shared: bool, ends: &[State], stored: &[f32]) -> Self {
-        let merge = Merge::new(ends, operands.value_scale);
+        let merge = Merge::new(ends, operands);
         let exponential = exponential_error(merge.max, merge.max);
         let slack = exponential * ends.len() as f64 + 64.0 * UNIT;
         let storing_error = operands.dtype.output().unit();
@@ -109,7 +111,7 @@ impl StoredRow {
     }
 }
 
-/// The merge of the warps' ends under their common maximum.
+/// The merge of the warps' ends, and of the row's sink, under their common maximum.
 struct Merge<'a> {
     ends: &'a [State],
     max: f64,
@@ -120,13 +122,19 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    fn new(ends: &'a [State], value_scale: f64) -> Self {
-        let largest = ends.iter().map(|end| end.max);
+    fn new(ends: &'a [State], operands: &Operands) -> Self {
+        let largest = ends.iter().map(|end| end.max).chain(operands.sink);
         let max = largest.fold(f64::from(f32::MIN), f64::max);
         let factors: Vec<f64> = ends.iter().map(|end| end.factor(max)).collect();
         let parts = ends.iter().zip(&factors);
-        let sum: f64 = parts.map(|(end, factor)| end.sum * factor).sum();
-        let inverse = if sum > 0.0 { value_scale / sum } else { 0.0 };
+        let of_keys: f64 = parts.map(|(end, factor)| end.sum * factor).sum();
+        let of_sink = operands.sink.map_or(0.0, |sink| (sink - max).exp2());
+        let sum = of_keys + of_sink;
+        let inverse = if sum > 0.0 {
+            operands.value_scale / sum
+        } else {
+            0.0
+        };
         Self {
             ends,
             max,

@@ -29,6 +29,17 @@ pub enum InvestigateError {
         row: [usize; 3],
         extents: [usize; 3],
     },
+    #[error(
+        "sequence {} has {queries} queries and no row {}",
+        row[0],
+        row.map(|index| index.to_string()).join(",")
+    )]
+    NoQuery {
+        /// Batch, head and query row asked for.
+        row: [usize; 3],
+        /// The queries of its sequence.
+        queries: usize,
+    },
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     #[error("the emulator does not start: {0}")]
@@ -75,6 +86,10 @@ fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> 
         .any(|(&index, extent)| index >= extent)
     {
         return Err(InvestigateError::Row { row, extents });
+    }
+    let queries = problem.shape.sequences()[row[0]].queries;
+    if row[2] >= queries {
+        return Err(InvestigateError::NoQuery { row, queries });
     }
     Ok((row[0] * extents[1] + row[1]) * extents[2] + row[2])
 }
@@ -176,10 +191,9 @@ fn trace(
     row: [usize; 3],
     number: usize,
 ) -> Result<TraceReport, InvestigateError> {
-    let output = staged.output.element_ranges().nth(number);
     let watch = Watch {
         row: row.map(|index| index as i32),
-        output: output.unwrap_or_default(),
+        output: staged.output.row_range(number).unwrap_or_default(),
     };
     let run = |blocks: Option<&[BlockIndex]>| {
         let selection = Selection {

@@ -109,8 +109,8 @@ fn step_to(quantity: Quantity) -> Option<Does> {
     Some(Does::Step(step))
 }
 
-/// Returns the places to look at for a value that is shown in `cell`, likeliest first. The row sees
-/// `visible` keys.
+/// Returns the places to look at for a value that is shown in `cell`, likeliest first. The keys that
+/// the row sees end before the key `visible`, which kernels count.
 pub(super) fn suspects_of_value(
     observations: &Observations,
     quantity: Quantity,

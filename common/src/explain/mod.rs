@@ -72,7 +72,7 @@ fn closest(
                 nearest.quantity,
                 nearest.cell,
                 Doubt::Here,
-                operands.visible,
+                operands.visible.end,
             ),
         });
     }

@@ -224,12 +224,11 @@ impl<'step, 'a> StepModel<'step, 'a> {
 
     /// Computes a column of the output so far under the new maximum.
     fn rescaled_column(&self, column: i64) -> Expected {
-        let index = column_index(column);
-        let output = self.before.output.get(index).copied();
-        let magnitude = self.before.magnitude.get(index).copied();
+        let output = at_column(&self.before.output, column);
+        let magnitude = at_column(&self.before.magnitude, column);
         Expected {
-            value: output.unwrap_or(f64::NAN) * self.factor,
-            bound: magnitude.unwrap_or(0.0) * self.factor * (self.factor_error + 4.0 * UNIT),
+            value: output * self.factor,
+            bound: magnitude * self.factor * (self.factor_error + 4.0 * UNIT),
         }
     }
 
@@ -301,6 +300,15 @@ fn rounded(p: f64, probability: Probability) -> f64 {
     let mut value = [p as f32];
     probability.round(&mut value);
     value[0].into()
+}
+
+/// Returns the value of a column: 0 beyond head_dim, where boxes are filled with zeros, and NaN,
+/// which no kernel's is equal to, before the first.
+fn at_column(values: &[f64], column: i64) -> f64 {
+    match usize::try_from(column) {
+        Ok(index) => values.get(index).copied().unwrap_or(0.0),
+        Err(_) => f64::NAN,
+    }
 }
 
 /// Returns the index of a column, one that no output has if it is negative.

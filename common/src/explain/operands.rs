@@ -1,9 +1,12 @@
 //! The operands of one row in FP64, and the quantities that are compared.
 
-use super::rounding::{E4M3_UNIT, UNIT};
+use super::rounding::{E4M3_UNIT, TANGENT, UNIT};
 use crate::inputs::{Inputs, Operand};
 use crate::probability::Probability;
 use crate::problem::Dtype;
+use crate::sequences::sinks;
+use std::f64::consts::LOG2_E;
+use std::ops::Range;
 
 /// A row to explain.
 pub struct Case<'a> {
@@ -21,7 +24,7 @@ pub struct Case<'a> {
 named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Quantity {
-        /// Q·K, masked, not scaled.
+        /// Q·K, masked, not scaled; under a softcap its tangent, whose factor is the cap.
         Score = "S",
         /// The running maximum of scaled scores, in base 2.
         Maximum = "the running maximum",
@@ -79,8 +82,12 @@ pub(super) struct Operands {
     keys: usize,
     /// `batch * heads_kv + head_kv`.
     head: usize,
-    /// The number of keys that the row sees.
-    pub visible: usize,
+    /// The keys that the row sees.
+    pub visible: Range<usize>,
+    /// The factor of a score whose tangent is taken; `None` without a softcap.
+    tangent_scale: Option<f64>,
+    /// The row's sink in base 2, as a maximum of scaled scores.
+    pub sink: Option<f64>,
     pub dtype: Dtype,
 }
 
@@ -88,6 +95,16 @@ pub(super) struct Operands {
 pub(super) struct ModelScore {
     pub value: f64,
     pub bound: f64,
+}
+
+impl ModelScore {
+    /// Returns the hyperbolic tangent of `scale` times the score.
+    fn tangent(self, scale: f64) -> Self {
+        Self {
+            value: (self.value * scale).tanh(),
+            bound: self.bound * scale.abs() + TANGENT,
+        }
+    }
 }
 
 impl Operands {
@@ -100,26 +117,32 @@ impl Operands {
         let row = (batch * shape.heads_q + head) * shape.seq_q + query;
         let scales =
             f64::from(inputs.q.scale(batch, head)) * f64::from(inputs.k.scale(batch, head_kv));
-        let softmax_scale = f64::from(inputs.problem.softmax_scale);
+        let score_scale = f64::from(inputs.problem.softmax_scale) * scales;
+        let softcap = shape.serving.softcap.map(f64::from);
+        let sequence = shape.sequences()[batch];
         Self {
             q: widened(&inputs.q)[row * dim..][..dim].to_vec(),
             k: widened(&inputs.k),
             v: widened(&inputs.v),
-            scale_log2: softmax_scale * std::f64::consts::LOG2_E * scales,
+            scale_log2: softcap.unwrap_or(score_scale) * LOG2_E,
             value_scale: f64::from(inputs.v.scale(batch, head_kv)),
             dim,
             keys: shape.seq_kv,
             head: batch * shape.heads_kv + head_kv,
-            visible: inputs.problem.visible_keys(query),
+            visible: inputs.problem.visible(sequence, query),
+            tangent_scale: softcap.map(|cap| score_scale / cap),
+            sink: sinks(&shape)
+                .get(head)
+                .map(|&logit| f64::from(logit) * LOG2_E),
             dtype: inputs.problem.dtype,
         }
     }
 
     pub fn sees(&self, key: i64) -> bool {
-        (0..self.visible as i64).contains(&key)
+        usize::try_from(key).is_ok_and(|index| self.visible.contains(&index))
     }
 
-    /// Returns the score of a key without scale: minus infinity where the row does not see it.
+    /// Returns the score of a key as kernels show it: minus infinity where the row does not see it.
     pub fn score(&self, key: i64) -> ModelScore {
         let row_of_k = self.row_of(&self.k, key);
         let Some(key_row) = row_of_k.filter(|_| self.sees(key)) else {
@@ -135,9 +158,13 @@ impl Operands {
             Dtype::F16 | Dtype::Bf16 => f32_rounding,
             Dtype::E4m3 => f32_rounding + (self.dim / 32) as f64 * E4M3_UNIT,
         };
-        ModelScore {
+        let score = ModelScore {
             value: products.sum(),
             bound: rounding * magnitude,
+        };
+        match self.tangent_scale {
+            None => score,
+            Some(scale) => score.tangent(scale),
         }
     }
 

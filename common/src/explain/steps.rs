@@ -82,15 +82,22 @@ pub fn group_by_warp(observations: &Observations) -> Vec<Chain> {
             warp,
             steps: Vec::new(),
         });
-        chain.step_mut(observed.tile.into()).add(observed);
+        chain.step_mut(observed).add(observed);
     }
     chains.into_values().collect()
 }
 
 impl Chain {
-    /// Returns the step of a tile, a new one at the first sight of it.
-    fn step_mut(&mut self, tile: i64) -> &mut Step {
-        let known = self.steps.iter().position(|step| step.tile == tile);
+    /// Returns the step that shows a value: that of its tile, a new one at the first sight of it. At
+    /// the end kernels show the output under tile 0; where the row's keys begin behind that tile, it
+    /// is the last step's.
+    fn step_mut(&mut self, observed: &Observed) -> &mut Step {
+        let tile = i64::from(observed.tile);
+        let of_tile = self.steps.iter().position(|step| step.tile == tile);
+        let known = match observed.what {
+            Seen::Output => of_tile.or(self.steps.len().checked_sub(1)),
+            _ => of_tile,
+        };
         let index = known.unwrap_or(self.steps.len());
         if known.is_none() {
             self.steps.push(Step {

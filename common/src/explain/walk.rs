@@ -144,7 +144,7 @@ impl StepDeviation<'_> {
                 self.quantity,
                 self.cell,
                 doubt,
-                operands.visible,
+                operands.visible.end,
             ),
             wrong: self.wrong,
         }

@@ -2,7 +2,7 @@
 //! they are right, and where they are not the line is named.
 
 use crate::load;
-use crate::tier0::is_without;
+use crate::tier0::{is_without, serves};
 use common::check::{Target, check, failures};
 use common::explain::{Investigated, investigate};
 use common::inputs::{Family, Inputs};
@@ -17,6 +17,35 @@ struct Case {
     problem: Problem,
     family: Family,
     inputs: Inputs,
+}
+
+/// Returns the problems of a variant: those of every stage and, if it takes them, sequences as they
+/// are served.
+fn cases_of(stage: &LoadedStage, variant: &str) -> Vec<Case> {
+    let mut cases = Vec::from(cases());
+    if serves(stage, variant) {
+        cases.extend(served_cases());
+    }
+    cases
+}
+
+/// Returns windows that begin behind the first tile, sinks, capped scores, sequences without a key,
+/// pages, and rows shorter than a tile's.
+fn served_cases() -> [Case; 5] {
+    let served = |shape, mask| case(shape, Dtype::F16, mask, Family::Normal);
+    [
+        served("1x2x600x64+window=20:*", Mask::Causal),
+        served(
+            "3x4:2x40:300x128+packed=even:1:2+window=60:0+sinks",
+            Mask::Full,
+        ),
+        served("2x2x70:20x64+used=even:3:1+sinks", Mask::Causal),
+        served(
+            "2x2x150:290x64+packed=mixed:3:1+page=64+cap=30",
+            Mask::Causal,
+        ),
+        served("1x4:2x130:260x72", Mask::Full),
+    ]
 }
 
 /// Returns problems with several tiles, ragged ends, grouped heads, and maxima that move late or lie
@@ -64,7 +93,7 @@ pub fn explained(attention: &'static dyn Attention) {
     }
     let mut wrong = Vec::new();
     for variant in stage.family_variants() {
-        for case in cases() {
+        for case in cases_of(&stage, variant) {
             if is_without(&stage, variant, case.problem.dtype) {
                 continue;
             }
@@ -102,21 +131,29 @@ fn shows_all(problem: &Problem, result: &Investigated) -> bool {
     for chain in &result.explained.chains {
         steps.extend(&chain.steps);
     }
-    let visible = problem.visible_keys(result.row[2]);
-    let has_keys =
-        (0..visible as i64).all(|key| steps.iter().any(|step| step.scores.contains_key(&key)));
+    let [sequence, _, query] = result.row;
+    let mut visible = problem.visible(problem.shape.sequences()[sequence], query);
+    let end = visible.end;
+    let has_keys = visible.all(|key| {
+        steps
+            .iter()
+            .any(|step| step.scores.contains_key(&(key as i64)))
+    });
     let is_whole = steps.iter().all(|step| {
-        step.max.is_some() && step.sum.is_some() && step.output.len() == problem.shape.head_dim
+        let mut columns = 0..problem.shape.head_dim as i64;
+        step.max.is_some()
+            && step.sum.is_some()
+            && columns.all(|column| step.output.contains_key(&column))
     });
     let has_probabilities = steps.iter().any(|step| !step.probabilities.is_empty());
     if steps.is_empty() {
         return has_keys;
     }
-    has_keys && is_whole && has_probabilities && marks_steps(result, visible)
+    has_keys && is_whole && has_probabilities && marks_steps(result, end)
 }
 
-/// Returns whether a kernel marks its steps and counts the keys that the row sees.
-fn marks_steps(result: &Investigated, visible: usize) -> bool {
+/// Returns whether a kernel marks its steps and counts the keys that the row sees, up to `end`.
+fn marks_steps(result: &Investigated, end: usize) -> bool {
     let observations = &result.traced.observations;
     for step in [Step::Mask, Step::Exponential, Step::Sum] {
         let mut passed = observations.ways.iter().flatten();
@@ -127,7 +164,7 @@ fn marks_steps(result: &Investigated, visible: usize) -> bool {
     observations
         .visible
         .iter()
-        .any(|(keys, _)| *keys as usize == visible)
+        .any(|(keys, _)| *keys as usize == end)
 }
 
 /// Describes the first case that fails, as fields between tabs: the case, the gate, the quantity,

@@ -25,7 +25,7 @@ pub(crate) fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
 }
 
 /// Returns whether a variant takes sequences as they are served.
-fn serves(stage: &LoadedStage, variant: &str) -> bool {
+pub(crate) fn serves(stage: &LoadedStage, variant: &str) -> bool {
     let mut kernels = stage.kernels.iter();
     kernels.any(|kernel| kernel.variant == variant && stage.attention.serves(kernel))
 }

@@ -10,7 +10,7 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Mask, Problem};
 use measure::input::FileInput;
 use measure::limits;
-use measure::select::{Chosen, SelectError, mask, stage};
+use measure::select::{Chosen, mask, stage};
 use pages::explain::document;
 use results::builds::loaded;
 use results::judge::verdict::Exit;
@@ -95,13 +95,6 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let loaded = loaded(&ladder.stages, &build.id);
     let subject = read(args)?;
     let problem = subject.inputs.problem;
-    if !problem.is_dense() {
-        bail!(SelectError(format!(
-            "{} is not in dense tensors: explain follows rows that see the first keys of a dense \
-             tensor; `compare fuzz --case` judges the case as it is",
-            problem.shape
-        )));
-    }
     let prepared = loaded.prepare(variant, &problem)?;
     let investigated = investigate(&prepared, &subject.inputs, subject.family, args.row)?;
     let [batch, head, row] = investigated.row;
