@@ -14,7 +14,8 @@
 //! write remembers how many there had been and asks for a later one. Under
 //! [`FenceRule::Path`] they are [`FencePaths`] instead. A fence covers a copy that arrives at an
 //! mbarrier only if its thread knew that the copy had landed, so such copies have a second column
-//! per thread: the copies that a fence stands behind.
+//! per thread: the copies that a fence stands behind. What a thread fences it publishes at its next
+//! point of synchronisation: an mbarrier that its copies arrive at by themselves tells nothing of it.
 
 use super::fences::{FencePaths, Moments};
 use crate::heap::of_list;
@@ -48,6 +49,8 @@ pub(crate) struct Clocks {
     /// The first column of the threads' fences.
     fences: Option<usize>,
     fence: u32,
+    /// What each thread has fenced since its last point of synchronisation.
+    unpublished: Vec<Fenced>,
     /// The fences under [`FenceRule::Path`].
     paths: Option<FencePaths>,
     /// Row t: what thread t knows of each column; on the diagonal its own clock.
@@ -56,6 +59,15 @@ pub(crate) struct Clocks {
     completed: Vec<u32>,
     generation: u32,
     joined: Vec<u32>,
+}
+
+/// What a thread has fenced.
+#[derive(Clone, Debug, Default)]
+struct Fenced {
+    /// The number of the thread's last fence under [`FenceRule::Writer`]; 0 if there is none.
+    number: u32,
+    /// The copies of each thread that it knew to have landed; empty if there are none.
+    copies: Vec<u32>,
 }
 
 /// The knowledge that an arrival at an mbarrier or named barrier publishes to those who come after
@@ -96,6 +108,8 @@ impl Clocks {
             FenceRule::Path => Some(FencePaths::new(threads)),
         };
         self.generation = generation;
+        self.unpublished.clear();
+        self.unpublished.resize_with(threads, Fenced::default);
         self.completed.clear();
         self.clear();
     }
@@ -159,14 +173,8 @@ impl Clocks {
             paths.fence(thread);
             return;
         }
-        let first = match self.fences {
-            Some(column) => column,
-            None => self.add_columns(self.threads),
-        };
-        self.fences = Some(first);
         self.fence += 1;
-        let latest = self.fence;
-        self.row(thread)[first + thread as usize] = latest;
+        self.unpublished[thread as usize].number = self.fence;
     }
 
     /// Fences the copies that a thread knows to have landed: its own or, by paths, anybody's.
@@ -174,25 +182,48 @@ impl Clocks {
         let Some(copies) = self.copies else {
             return;
         };
-        let fenced = match self.fenced_copies {
-            Some(column) => column,
-            None => self.add_columns(self.threads),
-        };
-        self.fenced_copies = Some(fenced);
-        let copiers = match self.paths {
-            Some(_) => 0..self.threads,
-            None => thread as usize..thread as usize + 1,
-        };
-        let row = self.row(thread);
-        for copier in copiers {
-            row[fenced + copier] = row[copies + copier].max(row[fenced + copier]);
+        let first = thread as usize * self.columns + copies;
+        let known = &self.known[first..][..self.threads];
+        let fenced = &mut self.unpublished[thread as usize].copies;
+        match self.paths {
+            Some(_) => *fenced = known.to_vec(),
+            None => {
+                fenced.resize(self.threads, 0);
+                fenced[thread as usize] = known[thread as usize];
+            }
+        }
+    }
+
+    /// Makes what a thread has fenced a part of what it publishes.
+    fn publish_fences(&mut self, thread: u32) {
+        let Fenced { number, copies } = std::mem::take(&mut self.unpublished[thread as usize]);
+        if number > 0 {
+            let first = match self.fences {
+                Some(column) => column,
+                None => self.add_columns(self.threads),
+            };
+            self.fences = Some(first);
+            self.row(thread)[first + thread as usize] = number;
+        }
+        if !copies.is_empty() {
+            let first = match self.fenced_copies {
+                Some(column) => column,
+                None => self.add_columns(self.threads),
+            };
+            self.fenced_copies = Some(first);
+            join(&mut self.row(thread)[first..], &copies);
         }
     }
 
     /// Returns whether `reader` knows of a fence behind a copy that arrived at an mbarrier.
     pub(crate) fn knows_fenced_copy(&self, reader: u32, copier: u32, copy: u32) -> bool {
-        self.fenced_copies
-            .is_some_and(|first| self.knows(reader, first as u32 + copier, copy))
+        let own = self.unpublished[reader as usize]
+            .copies
+            .get(copier as usize);
+        own.is_some_and(|&fenced| fenced >= copy)
+            || self
+                .fenced_copies
+                .is_some_and(|first| self.knows(reader, first as u32 + copier, copy))
     }
 
     /// Returns the number that a store keeps: of fences until then or, by paths, of its moment.
@@ -206,12 +237,16 @@ impl Clocks {
         if let Some(paths) = &self.paths {
             return paths.covers(reader, writer, fences);
         }
-        self.fences
-            .is_some_and(|first| self.knows(reader, first as u32 + writer, fences + 1))
+        let is_own = reader == writer && self.unpublished[reader as usize].number > fences;
+        is_own
+            || self
+                .fences
+                .is_some_and(|first| self.knows(reader, first as u32 + writer, fences + 1))
     }
 
     /// Ticks a thread's clock at a point of synchronisation.
     fn tick(&mut self, thread: u32) {
+        self.publish_fences(thread);
         self.row(thread)[thread as usize] += 1;
         if let Some(paths) = &mut self.paths {
             paths.tick(thread);
@@ -266,6 +301,9 @@ impl Clocks {
     }
 
     pub(crate) fn meet(&mut self, participants: impl Iterator<Item = u32> + Clone) {
+        for thread in participants.clone() {
+            self.publish_fences(thread);
+        }
         let mut union = std::mem::take(&mut self.joined);
         union.clear();
         union.resize(self.columns, 0);
@@ -288,6 +326,9 @@ impl Clocks {
         self.generation += 1;
         if let Some(paths) = &mut self.paths {
             paths.meet_all();
+        }
+        for thread in 0..self.threads as u32 {
+            self.publish_fences(thread);
         }
         let agents = self.threads..self.columns;
         if agents.is_empty() {

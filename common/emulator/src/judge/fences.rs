@@ -60,12 +60,16 @@ pub(super) struct FencePaths {
     /// The moment of the last barrier of the whole block: stores until then are known to everyone.
     met: u32,
     threads: Vec<Moments>,
+    /// The moments that each thread has fenced since its last point of synchronisation; empty if
+    /// there are none.
+    unpublished: Vec<Vec<u32>>,
 }
 
 impl FencePaths {
     pub(super) fn new(threads: usize) -> Self {
         Self {
             threads: vec![Moments::nothing(threads); threads],
+            unpublished: vec![Vec::new(); threads],
             ..Self::default()
         }
     }
@@ -75,25 +79,39 @@ impl FencePaths {
         self.now
     }
 
-    /// Begins a new moment, until which a thread knows its own stores.
+    /// Begins a new moment at a point of synchronisation, at which a thread publishes what it has
+    /// fenced.
     pub(super) fn tick(&mut self, thread: u32) {
+        self.advance(thread);
+        self.publish(thread);
+    }
+
+    /// Begins a new moment, until which a thread knows its own stores.
+    fn advance(&mut self, thread: u32) {
         self.now += 1;
         let own = thread as usize;
         self.threads[own].known[own] = self.now;
     }
 
+    fn publish(&mut self, thread: u32) {
+        let own = thread as usize;
+        raise(&mut self.threads[own].fenced, &self.unpublished[own]);
+        self.unpublished[own].clear();
+    }
+
     /// Fences what a thread has stored and what it knows of others' stores.
     pub(super) fn fence(&mut self, thread: u32) {
-        self.tick(thread);
-        let Moments { known, fenced } = &mut self.threads[thread as usize];
-        for (moment, &known_moment) in fenced.iter_mut().zip(&*known) {
-            *moment = known_moment.max(self.met).max(*moment);
-        }
+        self.advance(thread);
+        let own = thread as usize;
+        let known = self.threads[own].known.iter();
+        self.unpublished[own] = known.map(|&moment| moment.max(self.met)).collect();
     }
 
     /// Returns whether `reader` knows of a fence behind what `writer` stored at a moment.
     pub(super) fn covers(&self, reader: u32, writer: u32, stored: u32) -> bool {
-        self.threads[reader as usize].fenced[writer as usize] > stored
+        let published = self.threads[reader as usize].fenced[writer as usize];
+        let own = self.unpublished[reader as usize].get(writer as usize);
+        published > stored || own.is_some_and(|&fenced| fenced > stored)
     }
 
     /// Adds to a signal what a thread knows, up to its last point of synchronisation.
@@ -122,6 +140,9 @@ impl FencePaths {
     pub(super) fn meet_all(&mut self) {
         self.now += 1;
         self.met = self.now;
+        for thread in 0..self.threads.len() as u32 {
+            self.publish(thread);
+        }
         let mut fenced = Vec::new();
         for moments in &self.threads {
             raise(&mut fenced, &moments.fenced);

@@ -191,6 +191,12 @@ impl AsyncHint {
                  such a wait is missing before this access (and, for other threads, a barrier \
                  after it)"
             }
+            Self::NotFenced | Self::NoFence if raw.first.how == How::CopyWrite => {
+                "The async proxy sees what a cp.async has written behind a fence_proxy_async() that \
+                 its thread calls once it knows of the copy's end: after its \
+                 cp_async_wait_group, or after it has observed the phase that the copy arrives at. \
+                 A fence before that covers nothing"
+            }
             Self::NotFenced if raw.second.is_some_and(|side| side.how == How::TmaWrite) => {
                 "What a thread stores before a tma_load into the same bytes may land on top of \
                  the box, unless that thread's fence_proxy_async() stands between: it is missing \

@@ -914,6 +914,71 @@ fn a_fence_covers_the_copies_that_its_thread_knows_to_have_landed() {
     }
 }
 
+/// Returns the operations that lack a fence, by either rule.
+fn unfenced_by_both_rules(ops: Vec<Op>) -> [BTreeSet<usize>; 2] {
+    let program = numbered(ops);
+    [FenceRule::Writer, FenceRule::Path]
+        .map(|rule| ops_of(&judge_by(rule, &program), HazardKind::MissingProxyFence))
+}
+
+// Copies arrive on their own at some time: that tells nobody of a fence that their thread makes
+// meanwhile.
+#[test]
+fn an_arrival_of_copies_tells_nothing_of_a_fence_after_the_last_synchronisation() {
+    let store = Act::Access {
+        at: 0,
+        bytes: 1,
+        write: true,
+    };
+    let unfenced = unfenced_by_both_rules(vec![
+        Op::By(0, store),
+        Op::By(0, Act::Arrive(1)),
+        Op::By(0, Act::Fence),
+        Op::By(0, Act::ArriveAfterCopies(0)),
+        Op::By(32, Act::Observe(0)),
+        Op::By(32, Act::StoreRead(0)),
+    ]);
+    assert_eq!(unfenced, [BTreeSet::from([5]), BTreeSet::from([5])]);
+}
+
+#[test]
+fn an_arrival_of_copies_tells_nothing_of_a_fence_behind_earlier_copies() {
+    let unfenced = unfenced_by_both_rules(vec![
+        Op::By(32, Act::Issue(0)),
+        Op::By(32, Act::ArriveAfterCopies(0)),
+        Op::By(32, Act::Observe(0)),
+        Op::By(32, Act::Fence),
+        Op::By(32, Act::ArriveAfterCopies(1)),
+        Op::By(0, Act::Observe(1)),
+        Op::By(0, Act::StoreRead(0)),
+    ]);
+    assert_eq!(unfenced, [BTreeSet::from([6]), BTreeSet::from([6])]);
+}
+
+#[test]
+fn a_fence_is_known_to_its_own_thread_at_once_and_to_others_by_an_arrival() {
+    let store = Act::Access {
+        at: 0,
+        bytes: 1,
+        write: true,
+    };
+    let at_once = vec![
+        Op::By(0, store),
+        Op::By(0, Act::Fence),
+        Op::By(0, Act::StoreRead(0)),
+    ];
+    let by_an_arrival = vec![
+        Op::By(0, store),
+        Op::By(0, Act::Fence),
+        Op::By(0, Act::Arrive(0)),
+        Op::By(32, Act::Observe(0)),
+        Op::By(32, Act::StoreRead(0)),
+    ];
+    for ops in [at_once, by_an_arrival] {
+        assert_eq!(unfenced_by_both_rules(ops), [const { BTreeSet::new() }; 2]);
+    }
+}
+
 #[test]
 fn each_lane_of_a_warp_that_stored_a_matrix_must_have_fenced() {
     for (fencing_lanes, is_hazard) in [(0, true), (31, true), (32, false)] {
