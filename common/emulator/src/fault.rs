@@ -242,6 +242,9 @@ pub enum Fault {
     /// kernel.
     #[error("{what}: {error}")]
     NoMemory { what: String, error: String },
+    /// What the judge remembers of a cluster exceeds the selection's limit.
+    #[error("what the judge remembers of a block's accesses takes more than {limit} bytes")]
+    Outgrown { limit: usize },
     /// `__trap()`, a failed `assert`, an undefined use of an intrinsic, or a division by zero.
     #[error("block {block:?}, thread {thread}: {message} at {place}")]
     Trap {
@@ -348,7 +351,10 @@ impl Fault {
             | Self::Deadlock { .. }
             | Self::WaitNeverObserved { .. } => {} // `Waits` names blocks
             Self::Tma { .. } | Self::Hazard { .. } | Self::SharedOverflow { .. } => {}
-            Self::SharedTooLarge { .. } | Self::BadLaunch { .. } | Self::NoMemory { .. } => {}
+            Self::SharedTooLarge { .. }
+            | Self::BadLaunch { .. }
+            | Self::NoMemory { .. }
+            | Self::Outgrown { .. } => {}
         }
         self
     }
@@ -369,7 +375,10 @@ impl Fault {
             | Self::Mbarrier { block, .. }
             | Self::Tma { block, .. }
             | Self::Hazard { block } => Some(*block),
-            Self::SharedTooLarge { .. } | Self::BadLaunch { .. } | Self::NoMemory { .. } => None,
+            Self::SharedTooLarge { .. }
+            | Self::BadLaunch { .. }
+            | Self::NoMemory { .. }
+            | Self::Outgrown { .. } => None,
         }
     }
 }

@@ -272,7 +272,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} bytes expected by mbarrier_arrive_expect_tx, {} brought by tma_load",
+            "{} bytes expected by mbarrier_arrive_expect_tx, {} brought",
             self.expected, self.brought
         )
     }

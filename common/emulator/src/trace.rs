@@ -75,6 +75,9 @@ pub struct TraceReport {
     pub hazards: Vec<Hazard>,
     /// The number of hazards beyond [`MAX_HAZARDS`].
     pub more_hazards: usize,
+    /// Whether a block was stopped because [`Selection::history`] did not hold all of it: there may
+    /// be more hazards. A launch in which none was found until then is [`Fault::Outgrown`].
+    pub is_cut_short: bool,
     /// The counts; a stopped block counts up to where it was stopped.
     pub counted: Counted,
     pub sync_sites: Vec<SyncSite>,
@@ -247,9 +250,6 @@ unsafe fn run_clusters(
             let hazards = std::mem::take(&mut outcome.hazards);
             let is_out_of_bounds = hazards.is_out_of_bounds();
             locked(&found).merge(hazards, number as u32);
-            if outcome.has_outgrown {
-                return Err(outgrown(selection.history));
-            }
             match result {
                 Err(fault @ Fault::NoMemory { .. }) => Err(fault),
                 _ => Ok(End {
@@ -260,20 +260,20 @@ unsafe fn run_clusters(
                 }),
             }
         })
-        .collect::<Result<_, Fault>>()?;
+        .collect::<Result<Vec<End>, Fault>>()?;
+    let hazards = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let is_cut_short = ends.iter().any(|end| end.outcome.has_outgrown);
+    if is_cut_short && hazards.is_empty() {
+        let limit = selection.history.unwrap_or_default();
+        return Err(Fault::Outgrown { limit });
+    }
     let touched = std::mem::take(&mut *locked(&between));
     Ok(Traced {
         ends,
         touched,
-        hazards: found.into_inner().unwrap_or_else(PoisonError::into_inner),
+        hazards,
+        is_cut_short,
     })
-}
-
-fn outgrown(most: Option<usize>) -> Fault {
-    Fault::NoMemory {
-        what: "what the judge remembers of a block's accesses".to_owned(),
-        error: format!("it takes more than {} bytes", most.unwrap_or_default()),
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -288,6 +288,7 @@ struct Traced {
     touched: Between,
     /// The hazards within clusters.
     hazards: Hazards,
+    is_cut_short: bool,
 }
 
 /// The end of a cluster, whose first block is `first`.
@@ -314,6 +315,7 @@ impl Summary<'_> {
             ends,
             mut touched,
             mut hazards,
+            is_cut_short,
         } = traced;
         let mut observer = Observer::default();
         let mut stopped = Vec::new();
@@ -351,6 +353,7 @@ impl Summary<'_> {
             observations: observer.describe(&mut places),
             hazards: described,
             more_hazards,
+            is_cut_short,
             counted,
             sync_sites: describe_syncs(syncs, &mut places),
             deeds: self.describe_deeds(deeds, &mut places),

@@ -237,9 +237,12 @@ pub enum CaseError {
     },
     #[error("{0}")]
     Launch(String),
-    /// The host's memory, or that which the case gives, does not do.
+    /// The host's memory does not do.
     #[error("{0}")]
     NoMemory(String),
+    /// [`Case::history`] does not do.
+    #[error("{0}")]
+    Outgrown(String),
 }
 
 /// The boundary of buffers and parameters.
@@ -508,6 +511,8 @@ pub struct Finding {
 pub struct Verdict {
     pub hazards: Vec<Hazard>,
     pub more_hazards: usize,
+    /// Whether the judge stopped where it might remember no more: there may be more hazards.
+    pub is_cut_short: bool,
     pub findings: Vec<Finding>,
     /// The failure that another election than the lowest lane's brings. The PTX ISA allows it; the
     /// hardware is not known to make one, and CUTLASS counts on that.
@@ -576,10 +581,15 @@ impl Case {
         // SAFETY: buffers and parameters outlive the launch. A kernel that leaves them is stopped
         // where the judge or the system sees it; it was traced before.
         let result = unsafe { emulator::launch_counted(&launch, suppress) };
-        Ok(result.map(|choice_points| Ended {
-            outputs: image.outputs(),
-            choice_points,
-        }))
+        match result {
+            // It says nothing of the kernel.
+            Err(fault @ Fault::NoMemory { .. }) => Err(CaseError::NoMemory(fault.to_string())),
+            Err(fault) => Ok(Err(fault)),
+            Ok(choice_points) => Ok(Ok(Ended {
+                outputs: image.outputs(),
+                choice_points,
+            })),
+        }
     }
 
     /// Traces the kernel under the first schedule, then runs it under all, and once more where
@@ -603,6 +613,7 @@ impl Case {
         let mut verdict = Verdict {
             hazards: report.hazards,
             more_hazards: report.more_hazards,
+            is_cut_short: report.is_cut_short,
             findings: Vec::new(),
             election: None,
             counted: report.counted,
@@ -664,6 +675,7 @@ impl Case {
         let memory = image.memory(electing.variables());
         trace(&launch, memory).map_err(|fault| match fault {
             Fault::NoMemory { .. } => CaseError::NoMemory(fault.to_string()),
+            Fault::Outgrown { .. } => CaseError::Outgrown(fault.to_string()),
             _ => CaseError::Launch(fault.to_string()),
         })
     }

@@ -1,6 +1,7 @@
 //! What a judgement says that it takes of the host's memory, for launches that are written out, and
 //! what it does where that is too little.
 
+use emulator::trace::HazardKind;
 use ptx::case::{Argument, Buffer, Case, CaseError, ElementType, Filling};
 use ptx::memory::{Bound, Bytes, Largest, Means};
 use ptx::{Module, Program};
@@ -132,10 +133,20 @@ fn a_kernel_that_is_remembered_at_too_great_length_is_refused() {
     let error = rounds(Some(1 << 20))
         .judge(&program(ROUNDS), None)
         .unwrap_err();
-    let CaseError::NoMemory(reason) = &error else {
+    let CaseError::Outgrown(reason) = &error else {
         panic!("{error}")
     };
     assert!(reason.contains("more than 1048576 bytes"), "{reason}");
+}
+
+#[test]
+fn a_race_that_was_found_before_the_limit_is_reported() {
+    let racing = ROUNDS.replace("[%r2], %r3", "[words], %r1");
+    let verdict = rounds(Some(1 << 20))
+        .judge(&program(&racing), None)
+        .unwrap();
+    assert!(verdict.is_cut_short);
+    assert_eq!(verdict.hazards[0].kind, HazardKind::Race, "{verdict:?}");
 }
 
 #[test]

@@ -112,6 +112,7 @@ mod tests {
             deeds: vec![],
             hazards: kinds[..hazards].iter().copied().map(hazard).collect(),
             more_hazards: 0,
+            is_cut_short: false,
             counted: Counted {
                 traced_blocks: 2,
                 sum: Counters {

@@ -186,7 +186,7 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
             needs.with_workers(|| judged(args, &program, expected, case, needs.bytes()))?;
         let is_short = answer
             .as_ref()
-            .is_err_and(|error| matches!(error.downcast_ref(), Some(CaseError::NoMemory(_))));
+            .is_err_and(|error| matches!(error.downcast_ref(), Some(CaseError::Outgrown(_))));
         match prepared.with_more(&program) {
             Some(more) if is_short => prepared = more,
             _ => return answer,
@@ -291,9 +291,10 @@ fn judge(program: &Program, case: &Case, path: &Path) -> anyhow::Result<Verdict>
     let judged = case.judge(program, None);
     judged.map_err(|error| {
         let remedy = match error {
-            CaseError::NoMemory(_) => {
+            CaseError::Outgrown(_) => {
                 ": let its loops go round fewer times, or raise the limit by --memory"
             }
+            CaseError::NoMemory(_) => ": let fewer blocks run at once by a lower --memory",
             _ => "",
         };
         let message = format!("{}: {error}{remedy}", path.display());
@@ -319,6 +320,11 @@ fn words(failure: &Failure) -> String {
 }
 
 fn assumptions(verdict: &Verdict) -> Vec<String> {
+    let cut_short = verdict.is_cut_short.then(|| {
+        "the judge stopped where it might remember no more of a block's accesses: there may be \
+         more hazards behind that"
+            .to_owned()
+    });
     let elections = verdict.election.iter().map(|failure| {
         format!(
             "the kernel counts on elect.sync to elect the lowest lane, which the PTX ISA leaves \
@@ -326,7 +332,7 @@ fn assumptions(verdict: &Verdict) -> Vec<String> {
             words(failure)
         )
     });
-    elections.collect()
+    cut_short.into_iter().chain(elections).collect()
 }
 
 /// Compares outputs with what the launch file expects. A line names the first element that differs,

@@ -79,7 +79,7 @@ impl Copies {
         self.count = 0;
     }
 
-    /// Returns the bytes of all copies of the cluster.
+    /// Returns the bytes of the cluster's copies that are kept.
     pub(super) fn history_bytes(&self) -> usize {
         let under_way: usize = self.under_way.iter().map(of_list).sum();
         of_list(&self.copies) + under_way

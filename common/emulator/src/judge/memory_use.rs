@@ -4,20 +4,26 @@
 use super::Judge;
 use crate::heap::of_list;
 
-/// The accesses from one look at the memory to the next.
-const ACCESSES_BETWEEN_LOOKS: u32 = 64;
+/// The accesses from one look at the memory to the next, and one more for so many signals: a look
+/// goes through all of these.
+const ACCESSES_BETWEEN_LOOKS: usize = 64;
+const SIGNALS_PER_ACCESS: usize = 8;
 
 impl Judge {
     /// Returns whether what the judge remembers takes more memory than it may, and notes that. It
     /// looks every few accesses only.
     #[inline]
     pub(super) fn outgrows(&mut self) -> bool {
-        self.accesses = self.accesses.wrapping_add(1);
-        self.accesses.is_multiple_of(ACCESSES_BETWEEN_LOOKS) && self.is_beyond_history()
+        let Some(left) = self.accesses_to_look.checked_sub(1) else {
+            return self.is_beyond_history();
+        };
+        self.accesses_to_look = left;
+        false
     }
 
     #[cold]
     fn is_beyond_history(&mut self) -> bool {
+        self.accesses_to_look = ACCESSES_BETWEEN_LOOKS + self.published.len() / SIGNALS_PER_ACCESS;
         let most = self.setup().history;
         let is_beyond = most.is_some_and(|bytes| self.history_bytes() > bytes);
         self.outcome.has_outgrown |= is_beyond;

@@ -211,8 +211,8 @@ pub(crate) struct Judge {
     published: BTreeMap<usize, Signal>,
     /// The bytes that the present access stores, if they are known.
     stored: Vec<u8>,
-    /// The accesses so far, modulo 2^32.
-    accesses: u32,
+    /// The accesses until the next look at the memory that the judge takes.
+    accesses_to_look: usize,
     outcome: Outcome,
     deeds: Deeds,
 }

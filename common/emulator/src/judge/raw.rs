@@ -132,6 +132,10 @@ impl Hazards {
         2 * self.seen.len() * size_of::<(Key, SeenHazard)>()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Raw> {
         self.seen.values().map(|known| &known.raw)

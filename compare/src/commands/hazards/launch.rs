@@ -150,12 +150,18 @@ impl LaunchFile {
             arguments.push(argument.with_context(|| format!("argument {}", index + 1))?);
         }
         for expected in &self.expected {
-            let is_output = |buffer: &&Buffer| buffer.name == expected.buffer && buffer.is_output;
-            if !buffers.iter().any(|buffer| is_output(&buffer)) {
+            let mut outputs = buffers.iter().filter(|buffer| buffer.is_output);
+            let Some(output) = outputs.find(|buffer| buffer.name == expected.buffer) else {
                 bail!("`expect` names `{}`, which is no output", expected.buffer);
-            }
-            if expected.values.is_empty() {
-                bail!("`expect` has no values for `{}`", expected.buffer);
+            };
+            let count = expected.values.len();
+            if count != 1 && count != output.elements {
+                bail!(
+                    "`expect` has {count} values for `{}`: give one for all elements, or one for \
+                     each of its {}",
+                    expected.buffer,
+                    output.elements
+                );
             }
         }
         Ok(Case {

@@ -121,22 +121,31 @@ impl Prepared {
     pub fn new(program: &Program, launch: Case, orders: usize, limit: Limit) -> Self {
         let history = Some(launch.history_bytes(program));
         let case = Case { history, ..launch };
-        let taken = resident_bytes();
-        let mut workers = rayon::current_num_threads();
-        loop {
-            let bound = case.bound(program, &Means { workers, orders });
-            let needs = Needs {
-                bound,
-                workers,
-                orders,
-                taken,
-                limit: limit.clone(),
-            };
-            if workers == 1 || needs.spare().is_some() {
-                return Self { case, needs };
-            }
-            workers /= 2;
+        let workers = rayon::current_num_threads();
+        let needs = Needs {
+            bound: case.bound(program, &Means { workers, orders }),
+            workers,
+            orders,
+            taken: resident_bytes(),
+            limit,
+        };
+        Self { case, needs }.with_fewer_workers(program)
+    }
+
+    /// Takes half of the OS threads, as often as the limit asks for it.
+    fn with_fewer_workers(mut self, program: &Program) -> Self {
+        let Self { case, needs } = &mut self;
+        while needs.workers > 1 && needs.spare().is_none() {
+            needs.workers /= 2;
+            needs.bound = case.bound(
+                program,
+                &Means {
+                    workers: needs.workers,
+                    orders: needs.orders,
+                },
+            );
         }
+        self
     }
 
     /// Returns the same with more memory for what is remembered of accesses; nothing where the limit
@@ -155,7 +164,8 @@ impl Prepared {
             bound,
             ..self.needs.clone()
         };
-        needs.spare().is_some().then_some(Self { case, needs })
+        let more = Self { case, needs }.with_fewer_workers(program);
+        more.needs.spare().is_some().then_some(more)
     }
 }
 
@@ -303,6 +313,23 @@ mod tests {
             assert!(next.needs.check().is_ok(), "{}", next.needs.line());
             last = next;
         }
-        assert!(last.needs.bytes().0 > GIB / 8, "{}", last.needs.line());
+        // Twice as much would exceed the limit.
+        assert!(last.needs.bytes().0 > GIB / 2, "{}", last.needs.line());
+    }
+
+    #[test]
+    fn more_is_given_to_fewer_blocks_at_once_where_memory_is_short() {
+        let words = 1 << 10;
+        let roomy = prepared(case(64, words), 1 << 50);
+        let limit = roomy.needs.bytes().0;
+        let needs = Needs {
+            limit: Limit::Asked(Bytes(limit)),
+            ..roomy.needs.clone()
+        };
+        let first = Prepared { needs, ..roomy };
+        assert!(first.needs.check().is_ok());
+        let more = first.with_more(&program()).unwrap();
+        assert!(more.needs.workers < first.needs.workers);
+        assert!(more.needs.check().is_ok(), "{}", more.needs.line());
     }
 }

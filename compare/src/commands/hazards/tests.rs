@@ -322,7 +322,11 @@ fn a_launch_that_does_not_fit_is_refused() {
         ("grid = []\nblock = 128\n", "one to three sizes"),
         (
             &format!("{BARRIER_LAUNCH}[[expect]]\nbuffer = 'to'\nvalues = []\n"),
-            "`expect` has no values for `to`",
+            "`expect` has 0 values for `to`: give one for all elements, or one for each of its 128",
+        ),
+        (
+            &format!("{BARRIER_LAUNCH}[[expect]]\nbuffer = 'to'\nvalues = [1, 2]\n"),
+            "`expect` has 2 values for `to`",
         ),
     ] {
         let folder = TempDir::new().unwrap();

@@ -109,9 +109,16 @@ fn every_kind_of_hazard_and_every_fault_has_a_detector() {
         .iter()
         .filter_map(|it| it.fault.map(String::from))
         .collect();
-    // Launches that are refused as a whole, a machine without memory, and the mark that a traced
-    // block's hazards hold the reason.
-    faults.extend(["BadLaunch", "SharedTooLarge", "NoMemory", "Hazard"].map(String::from));
+    // Launches that are refused as a whole, a machine without memory, a judge that may not remember
+    // more, and the mark that a traced block's hazards hold the reason.
+    let others = [
+        "BadLaunch",
+        "SharedTooLarge",
+        "NoMemory",
+        "Outgrown",
+        "Hazard",
+    ];
+    faults.extend(others.map(String::from));
     assert_eq!(
         faults,
         variants(include_str!("../../../src/fault.rs"), "Fault")
