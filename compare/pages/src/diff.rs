@@ -13,7 +13,7 @@ use moved::Line;
 use results::judge::diff::{self, Change, Difference, Group, What};
 use results::judge::list::{Grouped, count, distinct, grouped, joined};
 use results::judge::terms::{Concession, Eased};
-use results::judge::verdict::{Overall, failing};
+use results::judge::verdict::{Overall, withheld};
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
 const MAX_GATES: usize = 12;
@@ -213,14 +213,14 @@ fn is_new_variant(difference: &Difference) -> bool {
 
 /// Returns the data that is missing, a line for each variant and reason.
 fn required(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
-    let failing = failing(&pair.differences);
+    let withheld = withheld(&pair.differences);
     let missing = pair
         .differences
         .iter()
         .filter(|difference| difference.required)
         .map(|difference| {
             let subject = &difference.subject;
-            let why = if failing.contains(&subject) {
+            let why = if withheld.contains(&subject) {
                 "not measured, since a gate fails"
             } else {
                 &*difference.why

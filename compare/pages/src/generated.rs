@@ -102,10 +102,9 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, T
                 return Err(TemplateError::Unknown(what.into()));
             };
             match detail {
-                StageDetail::Figures => or_sentence(
-                    ladder::figures(main, stage),
-                    "Not measured on this version of the kernel.",
-                ),
+                StageDetail::Figures => {
+                    or_sentence(ladder::figures(main, stage), &not_measured(main))
+                }
                 StageDetail::Gain => {
                     measured(reports, stage, |claimed| is_own_gain(stage, claimed))
                 }
@@ -178,6 +177,14 @@ impl StageDetail {
             "measured" => Self::Measured,
             _ => return None,
         })
+    }
+}
+
+/// Returns the sentence for a stage that the main GPU has no figure of.
+fn not_measured(main: &Report<'_>) -> String {
+    match main.view.gpu() {
+        Some(gpu) => format!("Not measured on an {gpu} on this version of the kernel."),
+        None => "Not measured on this version of the kernel.".to_string(),
     }
 }
 

@@ -4,7 +4,7 @@
 use super::kernels::changed_kernels;
 use super::{Comparison, shown};
 use crate::words::short_name;
-use common::verdict::GateId;
+use common::verdict::{GateId, Verdict};
 use document::Text;
 use results::judge::diff::{Change, Difference, Group, What};
 use results::judge::list::{Grouped, count, distinct, grouped, joined};
@@ -144,17 +144,7 @@ pub fn actions(comparison: &Comparison) -> Vec<String> {
 /// Returns how many gates were judged, and whether kernels that have changed were timed. Nothing else
 /// on the page tells a time that stood still from one that nobody took.
 pub fn checked_line(comparison: &Comparison) -> Text {
-    let mut gates = Vec::new();
-    for difference in all_differences(comparison) {
-        if difference.is_gate() {
-            gates.extend(difference.new.as_deref());
-        }
-    }
-    let verdicts = count(gates.len(), "verdict", "verdicts");
-    let line = match gates.iter().filter(|verdict| **verdict == "FAIL").count() {
-        0 => format!(" {verdicts} of gates, none fails"),
-        failing => format!(" {verdicts} of gates, {failing} fail"),
-    };
+    let line = gates_judged(comparison);
     let text = Text::default().strong("Checked:").plain(line);
     match times_of_changed(comparison) {
         None => text.plain("."),
@@ -166,6 +156,35 @@ pub fn checked_line(comparison: &Comparison) -> Text {
             "; {} of changed kernels.",
             count(number, "time", "times")
         )),
+    }
+}
+
+/// Returns `12 verdicts of gates, none fails; 3 not measured`.
+fn gates_judged(comparison: &Comparison) -> String {
+    let (mut judged, mut failing, mut open) = (0, 0, 0);
+    for difference in all_differences(comparison) {
+        if !difference.is_gate() {
+            continue;
+        }
+        let verdict = difference.new.as_deref().map(str::parse);
+        match verdict {
+            Some(Ok(Verdict::Pass)) => judged += 1,
+            Some(Ok(Verdict::Fail)) => {
+                judged += 1;
+                failing += 1;
+            }
+            Some(_) => open += 1,
+            None => {}
+        }
+    }
+    let verdicts = count(judged, "verdict", "verdicts");
+    let line = match failing {
+        0 => format!(" {verdicts} of gates, none fails"),
+        _ => format!(" {verdicts} of gates, {failing} fail"),
+    };
+    match open {
+        0 => line,
+        _ => format!("{line}; {open} not measured"),
     }
 }
 

@@ -351,6 +351,13 @@ fn gates_that_fail_are_counted() {
 }
 
 #[test]
+fn gates_that_nobody_measured_are_no_verdicts() {
+    let new = emulated().with_gate(WMMA, IN_EMULATOR, GateId::C2, Verdict::NoData);
+    let line = checked(&emulated(), &new);
+    assert!(line.ends_with("none fails; 1 not measured."), "{line}");
+}
+
+#[test]
 fn a_changed_kernel_that_nobody_timed_needs_an_action() {
     let mut comparison = compared(&emulated(), &untimed());
     comparison.overall = Overall::same_table();

@@ -59,7 +59,7 @@ fn undecided_pairs(open: &[&Claimed]) -> Option<String> {
         .filter(|claimed| claimed.verdict() == Some(Verdict::Ambiguous))
         .filter(|claimed| claimed.claim.relation.base().is_some());
     let command = command(
-        "compare --full --iters 500",
+        "compare --full --iters 2000",
         undecided.map(|claimed| stage_and_problem(claimed)),
     )?;
     Some(format!(
@@ -265,7 +265,7 @@ mod tests {
             .clean()
             .with_figure(WMMA, pair_with(SCALAR), Metric::Noise, 0.5);
         insta::assert_snapshot!(actions_after(&emulated(), session), @"
-        Decide claims over other stages with more samples: `compare --full --iters 500 --stages 0 --shapes mission`.
+        Decide claims over other stages with more samples: `compare --full --iters 2000 --stages 0 --shapes mission`.
         ");
     }
 

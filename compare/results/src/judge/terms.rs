@@ -212,9 +212,16 @@ fn lower_claims(before: &StageTerms, stage: &StageTerms) -> Vec<Concession> {
     let mut found = Vec::new();
     for old in &before.claims {
         // A stage may claim a little of many problems, and more of one of them under the same id.
-        let mut claims = stage.claims.iter().filter(|claim| claim.id == old.id);
-        let change = match claims.clone().next_back() {
-            Some(_) if claims.any(|claim| !claim.asks_for_less(old)) => continue,
+        let claims = stage.claims.iter().filter(|claim| claim.id == old.id);
+        let most = claims.reduce(|most, claim| {
+            if most.asks_for_less(claim) {
+                claim
+            } else {
+                most
+            }
+        });
+        let change = match most {
+            Some(now) if !now.asks_for_less(old) => continue,
             Some(now) => format!("{} → {}", old.prediction, now.prediction),
             None => format!("{} → gone", old.prediction),
         };
@@ -391,6 +398,17 @@ mod tests {
             panic!("one of them asks for less");
         };
         assert_eq!(one.change, "Some(1.1) to None → Some(1.0) to None");
+    }
+
+    #[test]
+    fn a_claim_that_falls_is_compared_with_the_highest_that_is_left() {
+        let before = claim_twice(stage(), 1.0);
+        let mut after = claim_twice(stage(), 1.0);
+        after.claims[0] = claim(Some(1.05), None);
+        let [one] = &lower_claims(&before, &after)[..] else {
+            panic!("one of them asks for less");
+        };
+        assert_eq!(one.change, "Some(1.1) to None → Some(1.05) to None");
     }
 
     #[test]

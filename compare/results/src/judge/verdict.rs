@@ -2,7 +2,7 @@
 //! two tables.
 
 use super::claims::{self, Claimed};
-use super::diff::{Change, Difference, Group};
+use super::diff::{Change, Difference, Group, What};
 use super::list::{count, distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::regret::Regret;
@@ -539,20 +539,32 @@ fn fails_now(difference: &Difference) -> bool {
     difference.change == Change::Worse && difference.is_gate()
 }
 
-/// Returns the kernels of which a gate fails now. Much of theirs is not measured at all.
-pub fn failing(differences: &[Difference]) -> Vec<&Subject> {
+/// Returns the kernels of which a gate fails now that their times and counters are withheld for.
+pub fn withheld(differences: &[Difference]) -> Vec<&Subject> {
     let gates = differences
         .iter()
-        .filter(|difference| fails_now(difference));
+        .filter(|difference| fails_now(difference) && withholds(difference.what));
     distinct(gates.map(|difference| &difference.subject))
 }
 
-/// Returns whether data is missing though every gate of its kernel passes.
+/// Returns whether a kernel that fails the gate is not measured further. The resources of a build
+/// and compute-sanitizer are judged apart from its runs.
+fn withholds(what: What) -> bool {
+    matches!(what, What::Gate(gate) if !matches!(gate, GateId::R1 | GateId::C7))
+}
+
+/// Returns whether data is missing that no failing gate withholds. A claim may be over a kernel
+/// that fails, so that none counts where one does.
 fn lacks_data(differences: &[Difference]) -> bool {
-    let failing = failing(differences);
-    differences
-        .iter()
-        .any(|difference| difference.required && !failing.contains(&&difference.subject))
+    let withheld = withheld(differences);
+    differences.iter().any(|difference| {
+        let is_withheld = if difference.is_claim() {
+            !withheld.is_empty()
+        } else {
+            withheld.contains(&&difference.subject)
+        };
+        difference.required && !is_withheld
+    })
 }
 
 fn actions(differences: &[Difference], numbers: &Counts) -> Vec<String> {

@@ -47,7 +47,8 @@ impl Run {
     /// Takes a gate's verdict on a subject away.
     pub fn without_gate(self, subject: &str, kind: Kind, gate: GateId) -> Self {
         self.with_row_changed(subject, kind, |row| {
-            row.verdicts.remove(&gate);
+            let verdict = row.verdicts.remove(&gate);
+            assert!(verdict.is_some(), "{subject} has no verdict of {gate}");
         })
     }
 
@@ -67,7 +68,8 @@ impl Run {
     /// Takes a figure of a subject away.
     pub fn without_figure(self, subject: &str, kind: Kind, metric: Metric) -> Self {
         self.with_row_changed(subject, kind, |row| {
-            row.figures.remove(&metric);
+            let figure = row.figures.remove(&metric);
+            assert!(figure.is_some(), "{subject} has no {}", metric.label());
         })
     }
 
@@ -324,7 +326,8 @@ impl Run {
 
 /// Changes of the sources after the run was made.
 impl Run {
-    /// Changes the sources of a stage.
+    /// Changes the sources of a stage. It comes last: each change of the session takes the sources
+    /// for those that were measured.
     pub fn with_later_identity(mut self, stage: usize, identity: &str) -> Self {
         self.session.stages[stage].identity = identity.into();
         self

@@ -46,6 +46,33 @@ fn a_gate_that_fails_on_a_gpu_takes_times_and_claims_with_it() {
     ");
 }
 
+/// Returns what to do about a new run.
+fn actions(base: &Run, new: &Run) -> Vec<String> {
+    of_differences(&differences(base, new)).actions
+}
+
+const MEASURE: &str = "Measure what the base has";
+
+#[test]
+fn nothing_is_to_be_measured_that_a_failing_gate_withholds() {
+    let new = timed(US).with_gate(WMMA, ON_GPU, GateId::C3, Verdict::Fail);
+    let to_do = actions(&timed(US), &new);
+    assert_eq!(to_do, ["Fix what newly fails; do not merge."]);
+}
+
+#[test]
+fn what_the_sanitizer_does_not_withhold_is_to_be_measured() {
+    let new = timed(US)
+        .clean()
+        .with_gate(WMMA, Kind::Sanitized, GateId::C7, Verdict::Fail)
+        .without_row(WMMA, latency());
+    let to_do = actions(&timed(US).clean(), &new);
+    assert!(
+        to_do.iter().any(|action| action.starts_with(MEASURE)),
+        "{to_do:?}"
+    );
+}
+
 #[test]
 fn an_error_beyond_its_bound_is_worse_under_another_driver_too() {
     let base = timed(US);
