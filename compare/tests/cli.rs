@@ -884,7 +884,10 @@ fn a_row_of_a_window_is_explained() {
     expect(
         explain,
         0,
-        &["window=20:*", "Nothing leaves what f32 allows"],
+        &[
+            "window=20:*",
+            "Nothing leaves what f32 with P in f16 allows",
+        ],
     );
 }
 

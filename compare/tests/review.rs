@@ -463,10 +463,17 @@ fn what_cannot_be_reviewed_is_wrong_usage() {
     expect_refused(&unknown_base, "git fetch it");
 }
 
+/// Wrong usage, a panic, and what the system kills for want of memory.
 #[test]
-fn a_base_that_cannot_run_is_named() {
-    let review = Checkout::new().review("HEAD^1", &[], &[("RUN_CODE", "2")]);
-    expect_refused(&review, "compare cannot run on the base-record");
+fn a_base_that_cannot_run_is_named_and_not_kept() {
+    for code in ["2", "101", "137"] {
+        let checkout = Checkout::new();
+        let review = checkout.review("HEAD^1", &[], &[("RUN_CODE", code)]);
+        let words = format!("cannot run on the base-record: it ended with exit code {code}");
+        expect_refused(&review, &words);
+        let again = checkout.review("HEAD^1", &[], &[("RUN_CODE", code)]);
+        expect_refused(&again, &words);
+    }
 }
 
 /// Runs the hosted check on a comparison that exits with `diff_code`; its summary has the

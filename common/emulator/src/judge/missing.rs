@@ -191,7 +191,7 @@ impl AsyncHint {
                  such a wait is missing before this access (and, for other threads, a barrier \
                  after it)"
             }
-            Self::NotFenced | Self::NoFence if raw.first.how == How::CopyWrite => {
+            Self::NotFenced if raw.first.how == How::CopyWrite => {
                 "The async proxy sees what a cp.async has written behind a fence_proxy_async() that \
                  its thread calls once it knows of the copy's end: after its \
                  cp_async_wait_group, or after it has observed the phase that the copy arrives at. \
@@ -212,8 +212,9 @@ impl AsyncHint {
             }
             Self::NoFence => {
                 "The async proxy sees a store only behind a fence.proxy.async that stands between \
-                 the two: it is missing in the thread that wrote, after the write and before it \
-                 meets who starts the operation, or in who starts it, after they have met"
+                 the two: it is missing in the thread that wrote, after the write (of a cp.async: \
+                 after that thread has waited for the copy) and before it meets who starts the \
+                 operation, or in who starts it, after they have met"
             }
             Self::OperandInUse => {
                 "wgmma reads its operands until a wgmma_wait that covers its group has returned, \
