@@ -164,6 +164,19 @@ pub enum Argument {
     },
 }
 
+impl Argument {
+    /// Returns its bytes, before there are any.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Address { .. } => size_of::<u64>(),
+            Self::Scalar(element, _) => element.bytes(),
+            Self::Map(_) => size_of::<[u64; 16]>(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Structure { bytes, .. } => *bytes,
+        }
+    }
+}
+
 /// A part of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
@@ -198,8 +211,32 @@ pub enum CaseError {
         takes: u32,
         has: usize,
     },
+    #[error(
+        "the entry runs blocks of {takes:?} threads alone (`.reqntid`), and the launch has \
+         {has:?}: set `block` to {takes:?}"
+    )]
+    Threads { takes: [u32; 3], has: [u32; 3] },
+    #[error(
+        "the entry runs blocks of at most {most} threads (`.maxntid`), and those of the launch \
+         have {has}: make `block` smaller"
+    )]
+    MostThreads { most: u64, has: u64 },
+    #[error(
+        "the entry runs clusters of {takes} blocks alone (`.reqnctapercluster`), and those of the \
+         launch have {has}: set `cluster` to {takes}"
+    )]
+    Cluster { takes: u32, has: u32 },
     #[error("there is no buffer `{0}`")]
     NoBuffer(String),
+    #[error(
+        "an argument is the address of byte {offset} of buffer `{buffer}`, which has {bytes}: make \
+         `offset` smaller"
+    )]
+    Offset {
+        buffer: String,
+        offset: usize,
+        bytes: usize,
+    },
     #[error("buffer `{buffer}` is filled with {has} bytes, and has {takes}")]
     Filling {
         buffer: String,
@@ -285,6 +322,7 @@ struct Image<'a> {
 
 impl<'a> Image<'a> {
     fn new(program: &Program, case: &'a Case) -> Result<Self, CaseError> {
+        check_extents(program, case)?;
         check_fillings(&case.buffers)?;
         check_size(&case.buffers, program.globals.len() as u64)?;
         let mut buffers: Vec<Aligned> = case
@@ -302,15 +340,15 @@ impl<'a> Image<'a> {
         let mut bytes = vec![0; program.parameter_bytes() as usize];
         let pairs = program.parameters().iter().zip(&case.arguments);
         for (index, (parameter, argument)) in pairs.enumerate() {
-            let value = encoded(case, &mut buffers, argument)?;
-            if value.len() != parameter.bytes as usize {
+            if argument.bytes() != parameter.bytes as usize {
                 return Err(CaseError::Size {
                     number: index + 1,
                     parameter: parameter.name.clone(),
                     takes: parameter.bytes,
-                    has: value.len(),
+                    has: argument.bytes(),
                 });
             }
+            let value = encoded(case, &mut buffers, argument)?;
             let start = parameter.offset as usize;
             bytes[start..start + value.len()].copy_from_slice(&value);
         }
@@ -342,6 +380,41 @@ impl<'a> Image<'a> {
             .map(|(_, image)| image.content())
             .collect()
     }
+}
+
+/// Refuses a launch that CUDA would refuse for what the entry demands.
+fn check_extents(program: &Program, case: &Case) -> Result<(), CaseError> {
+    if let Some(takes) = program.threads
+        && takes != case.block
+    {
+        return Err(CaseError::Threads {
+            takes,
+            has: case.block,
+        });
+    }
+    let volume = |extent: [u32; 3]| {
+        extent
+            .map(u64::from)
+            .into_iter()
+            .fold(1, u64::saturating_mul)
+    };
+    if let Some(most) = program.most_threads.map(volume)
+        && most < volume(case.block)
+    {
+        return Err(CaseError::MostThreads {
+            most,
+            has: volume(case.block),
+        });
+    }
+    if let Some(takes) = program.cluster
+        && takes != case.cluster
+    {
+        return Err(CaseError::Cluster {
+            takes,
+            has: case.cluster,
+        });
+    }
+    Ok(())
 }
 
 fn check_fillings(buffers: &[Buffer]) -> Result<(), CaseError> {
@@ -387,7 +460,15 @@ fn encoded(
 ) -> Result<Vec<u8>, CaseError> {
     match argument {
         Argument::Address { buffer, offset } => {
-            let start = buffers[find(case, buffer)?].address() as u64;
+            let image = &mut buffers[find(case, buffer)?];
+            if *offset > image.bytes {
+                return Err(CaseError::Offset {
+                    buffer: buffer.clone(),
+                    offset: *offset,
+                    bytes: image.bytes,
+                });
+            }
+            let start = image.address() as u64;
             Ok((start + *offset as u64).to_ne_bytes().to_vec())
         }
         Argument::Bytes(bytes) => Ok(bytes.clone()),
@@ -413,12 +494,11 @@ fn structure(
 ) -> Result<Vec<u8>, CaseError> {
     let mut all = vec![0; bytes];
     for part in parts {
-        let value = encoded(case, buffers, &part.value)?;
-        let end = part.at.saturating_add(value.len());
+        let end = part.at.saturating_add(part.value.bytes());
         let Some(place) = all.get_mut(part.at..end) else {
             return Err(CaseError::Part { end, bytes });
         };
-        place.copy_from_slice(&value);
+        place.copy_from_slice(&encoded(case, buffers, &part.value)?);
     }
     Ok(all)
 }
@@ -458,7 +538,8 @@ fn encoded_map(
     buffer: &Buffer,
     image: &mut Aligned,
 ) -> Result<[u64; 16], CaseError> {
-    let base = image.address() as usize + map.offset;
+    // Too large an offset is refused with the map's end.
+    let base = (image.address() as usize).saturating_add(map.offset);
     let Some(tensor) = tiled(map, base, buffer.element.bytes() as u32) else {
         return Err(CaseError::MapShape {
             buffer: map.buffer.clone(),

@@ -117,10 +117,12 @@ impl Case {
         let blocks = emulator::footprint::blocks(&launch);
         Bound {
             blocks,
-            at_once: footprint.at_once * u64::from(self.cluster.max(1)),
+            at_once: footprint.at_once.saturating_mul(self.cluster.max(1).into()),
             buffers: self.bytes_of_buffers(outputs),
             footprint,
-            rest: PROGRAM_BYTES + means.orders as u64 * ORDER_BYTES,
+            rest: (means.orders as u64)
+                .saturating_mul(ORDER_BYTES)
+                .saturating_add(PROGRAM_BYTES),
         }
     }
 

@@ -23,8 +23,12 @@ pub struct Program {
     pub(crate) local_bytes: u32,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) parameter_bytes: u32,
+    /// The threads of a block that the entry asks for.
+    pub(crate) threads: Option<[u32; 3]>,
+    /// The extents whose product is the most threads of a block.
+    pub(crate) most_threads: Option<[u32; 3]>,
     /// The blocks of a cluster that the entry asks for.
-    pub(crate) cluster: u32,
+    pub(crate) cluster: Option<u32>,
     pub(crate) banks: Vec<Bank>,
     pub(crate) bank_words: u32,
     /// The module's variables as they are before a launch.
@@ -51,7 +55,7 @@ impl Program {
 
     /// Returns the blocks of a cluster that the entry asks for; 1 if it asks for none.
     pub fn cluster(&self) -> u32 {
-        self.cluster
+        self.cluster.unwrap_or(1)
     }
 
     pub(crate) fn elects(&self) -> bool {

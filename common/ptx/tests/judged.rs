@@ -4,7 +4,8 @@
 use emulator::Schedule;
 use ptx::Module;
 use ptx::case::{
-    Argument, Buffer, Case, ElementType, Failure, Filling, Finding, MapOver, Part, Verdict,
+    Argument, Buffer, Case, CaseError, ElementType, Failure, Filling, Finding, MapOver, Part,
+    Verdict,
 };
 use ptx::explore::Exploration;
 
@@ -881,6 +882,100 @@ fn a_case_that_does_not_fit_its_kernel_says_why() {
         refused(&short),
         "buffer `to` is filled with 4 bytes, and has 8"
     );
+}
+
+#[test]
+fn a_structure_beyond_all_memory_is_compared_with_its_parameter_first() {
+    let module = Module::parse("tests/kernel.ptx", STRUCTURE).unwrap();
+    let program = module.entry("structure").unwrap();
+    let refused = |launch: &Case| launch.judge(&program, None).unwrap_err().to_string();
+    let huge = Argument::Structure {
+        bytes: usize::MAX / 2,
+        parts: Vec::new(),
+    };
+    let mut whole = structure_launch(20);
+    whole.arguments = vec![huge.clone()];
+    let has = usize::MAX / 2;
+    assert_eq!(
+        refused(&whole),
+        format!("argument 1 (`all`) takes 24 bytes, and the launch has {has}")
+    );
+    let mut inner = structure_launch(20);
+    inner.arguments = vec![Argument::Structure {
+        bytes: 24,
+        parts: vec![part(8, huge)],
+    }];
+    assert_eq!(
+        refused(&inner),
+        format!("a part of an argument reaches byte {} of 24", has + 8)
+    );
+}
+
+#[test]
+fn an_offset_beyond_its_buffer_is_refused() {
+    let mut launch = store_launch();
+    let Argument::Map(map) = &mut launch.arguments[0] else {
+        panic!("a map")
+    };
+    map.offset = usize::MAX;
+    let beyond_map = misfit(TENSOR_STORE, &launch);
+    assert!(
+        matches!(beyond_map, CaseError::MapEnd { .. }),
+        "{beyond_map}"
+    );
+    let mut word = word_launch();
+    word.arguments = vec![Argument::Address {
+        buffer: word.buffers[0].name.clone(),
+        offset: usize::MAX,
+    }];
+    let beyond_buffer = misfit(COUNTER, &word);
+    assert!(
+        matches!(beyond_buffer, CaseError::Offset { .. }),
+        "{beyond_buffer}"
+    );
+}
+
+/// Returns why a launch does not fit the entry of this text.
+fn misfit(text: &str, launch: &Case) -> CaseError {
+    let module = Module::parse("tests/kernel.ptx", text).unwrap();
+    let program = module.entry(&module.entries()[0].name).unwrap();
+    launch.judge(&program, None).unwrap_err()
+}
+
+#[test]
+fn blocks_that_an_entry_does_not_run_are_refused() {
+    for has in [[32, 1, 1], [8, 8, 1], [1024, 1, 1], [64, 2, 1]] {
+        let launch = Case {
+            block: has,
+            ..counter_launch()
+        };
+        let takes = [64, 1, 1];
+        assert_eq!(misfit(COUNTER, &launch), CaseError::Threads { takes, has });
+    }
+    let at_most = |threads: u32| {
+        let directive = format!(".maxntid {threads}, 2");
+        edited(COUNTER, ".reqntid 64, 1, 1", &directive)
+    };
+    assert_quiet(&at_most(32), &counter_launch());
+    let error = misfit(&at_most(16), &counter_launch());
+    assert_eq!(error, CaseError::MostThreads { most: 32, has: 64 });
+    assert!(
+        error.to_string().contains("make `block` smaller"),
+        "{error}"
+    );
+}
+
+#[test]
+fn clusters_that_an_entry_does_not_run_are_refused() {
+    for has in [1, 4] {
+        let launch = Case {
+            grid: [4, 1, 1],
+            cluster: has,
+            ..cluster_launch()
+        };
+        let takes = 2;
+        assert_eq!(misfit(CLUSTER, &launch), CaseError::Cluster { takes, has });
+    }
 }
 
 const WINDOW: &str = include_str!("kernels/window.ptx");

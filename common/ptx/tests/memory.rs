@@ -109,6 +109,21 @@ fn a_launch_beyond_all_numbers_is_no_panic() {
 }
 
 #[test]
+fn means_beyond_all_numbers_are_no_panic() {
+    let means = Means {
+        workers: 1 << 40,
+        orders: usize::MAX,
+    };
+    let huge = Case {
+        grid: [u32::MAX; 3],
+        cluster: u32::MAX,
+        ..case(1, vec![buffer("to", 128, true)])
+    };
+    let all = huge.bound(&program(BARRIER), &means);
+    assert_eq!((all.at_once, all.rest), (u64::MAX, u64::MAX));
+}
+
+#[test]
 fn buffers_beyond_the_judges_places_are_refused() {
     let launch = case(
         1,
