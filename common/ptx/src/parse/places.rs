@@ -1,6 +1,6 @@
 //! Source lines by `.file` and `.loc`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use emulator::Place;
 
@@ -53,12 +53,15 @@ impl Places {
         }
     }
 
-    /// Returns the lines of the instruction at hand, innermost first; none without `.loc`.
+    /// Returns the lines of the instruction at hand, innermost first; none without `.loc`. A line
+    /// that was inlined into itself, directly or through others, ends them.
     pub(crate) fn frames(&self) -> Vec<Place> {
         let mut frames = Vec::new();
+        let mut seen = HashSet::new();
         let mut next = self.current;
         while let Some(at) = next
-            && frames.len() < MOST_FRAMES
+            && seen.len() < MOST_FRAMES
+            && seen.insert(at)
         {
             if let Some(file) = self.files.get(&at.file) {
                 frames.push(Place {

@@ -214,3 +214,17 @@ fn an_entry_that_is_not_there_is_named_beside_those_that_are() {
         "kernel.ptx has no entry `other`; it has k"
     );
 }
+
+#[test]
+fn a_line_that_is_inlined_into_itself_ends_the_chain() {
+    let own = ".loc 1 1 1, function_name $L__info_string0, inlined_at 1 1 1";
+    let mut places = Places::default();
+    places.locate(own);
+    assert!(places.frames().is_empty());
+    places.file(".file 1 \"kernel.cu\"");
+    assert_eq!(places.frames().len(), 1);
+    places.locate(".loc 1 2 1, function_name $L__info_string0, inlined_at 1 3 1");
+    places.locate(".loc 1 3 1, function_name $L__info_string0, inlined_at 1 2 1");
+    let lines: Vec<u32> = places.frames().iter().map(|place| place.line).collect();
+    assert_eq!(lines, [3, 2]);
+}
