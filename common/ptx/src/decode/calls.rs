@@ -18,6 +18,14 @@ const END: &str = "";
 /// The most instructions that an entry has with those of the functions that it calls.
 const MOST_STEPS: usize = 1 << 20;
 
+/// The most calls that are open within each other: the decoder's own stack holds each.
+const MOST_OPEN: usize = 256;
+
+/// The most places of calls that are kept: one for each call that an instruction, or another call,
+/// came by. Each takes some 100 bytes, and functions that call each other twice double them with
+/// each level.
+const MOST_PASSED: usize = 1 << 21;
+
 /// The functions without a body that the toolkit has.
 const FAILED_ASSERTION: &str = "__assertfail";
 const PRINT: &str = "vprintf";
@@ -77,6 +85,7 @@ impl Decoder<'_> {
                 call.name
             )));
         }
+        self.check_call(text, call.name)?;
         let skip = guard.map(|given| self.push_skip(text.line, given));
         let bound = self.bound(text, function, &call)?;
         self.names.enter_function(call.name, bound);
@@ -91,6 +100,25 @@ impl Decoder<'_> {
             self.steps[step].op = Op::Branch(self.steps.len() as u32);
         }
         resolved
+    }
+
+    /// Refuses a call that stands too deep, or one too many.
+    fn check_call(&mut self, text: &Text<'_>, name: &str) -> Result<()> {
+        if self.calls.len() >= MOST_OPEN {
+            return Err(text.invalid(format!(
+                "`{name}` is called through more than {MOST_OPEN} functions: call it from an outer \
+                 one"
+            )));
+        }
+        self.passed += self.callers.len() + 1;
+        if self.passed > MOST_PASSED {
+            return Err(text.invalid(format!(
+                "`{name}` is called too often: a function stands in the entry once for each call, \
+                 and there are more than {MOST_PASSED} places with all that they came by; call it \
+                 in a loop, or from fewer functions"
+            )));
+        }
+        Ok(())
     }
 
     fn call_of_toolkit(&mut self, text: &Text<'_>, name: &str, guard: Option<Guard>) -> Result<()> {

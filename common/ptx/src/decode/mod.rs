@@ -108,6 +108,8 @@ struct Decoder<'a> {
     calls: Vec<String>,
     /// The lines of the calls of these functions, innermost first.
     callers: Vec<Place>,
+    /// The places of calls that are kept, for all instructions.
+    passed: usize,
 }
 
 /// Instructions with the same key share a site.
@@ -134,6 +136,7 @@ pub(crate) fn decode(module: &Module, entry: &Entry, mut body: Scanner<'_>) -> R
         is_inline: false,
         calls: Vec::new(),
         callers: Vec::new(),
+        passed: 0,
     };
     decoder.read(&mut body)?;
     decoder.finish(entry)
@@ -239,6 +242,7 @@ impl Decoder<'_> {
         if let Some(&known) = self.sites.get(&key) {
             return known;
         }
+        self.passed += self.callers.len();
         let site = Site::new(&key.frames[0], key.frames.clone());
         self.sites.insert(key, site);
         site

@@ -228,3 +228,36 @@ fn a_line_that_is_inlined_into_itself_ends_the_chain() {
     let lines: Vec<u32> = places.frames().iter().map(|place| place.line).collect();
     assert_eq!(lines, [3, 2]);
 }
+
+/// Returns an entry that calls the last of these functions, each of which has this body, with `_`
+/// for the one below.
+fn tower(functions: u32, body: &str) -> String {
+    let mut text = ".func f0()\n{\n}\n".to_owned();
+    for number in 1..functions {
+        let below = format!("f{}", number - 1);
+        text.push_str(&format!(
+            ".func f{number}()\n{{\n{}\n}}\n",
+            body.replace('_', &below)
+        ));
+    }
+    text + &entry(&format!("call f{}, ();", functions - 1))
+}
+
+#[test]
+fn functions_that_double_with_each_level_are_refused() {
+    for body in ["call _; call _;", "call _; call _; ret;"] {
+        let message = refusal(&tower(31, body));
+        assert!(message.contains("is called too often"), "{message}");
+    }
+    assert!(module(&tower(10, "call _; call _;")).entry("k").is_ok());
+}
+
+#[test]
+fn functions_within_each_other_have_a_bound() {
+    let message = refusal(&tower(100_000, "call _;"));
+    assert!(
+        message.contains("is called through more than 256 functions"),
+        "{message}"
+    );
+    assert!(module(&tower(256, "call _; ret;")).entry("k").is_ok());
+}
