@@ -2,10 +2,23 @@
 
 use std::collections::HashMap;
 
+use emulator::MAX_SHARED_BYTES;
+
 use super::outcome::Result;
-use crate::parse::{Declaration, Entry, Kind, Module, Refusal};
+use crate::parse::{Declaration, Entry, Kind, Module, Refusal, is_number};
 use crate::program::Program;
 use crate::step::{Constant, Slot, Special};
+
+/// The most registers of a thread: 8 MiB of them. A compiler emits some thousands.
+const MOST_REGISTERS: u32 = 1 << 20;
+
+/// The most bytes of a thread's own variables: twice what CUDA has, since those of functions are
+/// not laid over each other.
+const MOST_LOCAL_BYTES: u32 = 1 << 20;
+
+/// The most bytes of the module's variables: they are there before the memory of a launch is
+/// reckoned, and once more for each launch.
+const MOST_GLOBAL_BYTES: u32 = 256 << 20;
 
 /// Registers of one declaration: `%r<8>` is a prefix and a count, `p` a name alone.
 #[derive(Clone, Debug)]
@@ -132,7 +145,7 @@ impl<'a> Names<'a> {
     /// Reads a declaration of registers or of a variable.
     pub(super) fn declare(&mut self, line: u32, text: &str) -> Result<()> {
         let Some(rest) = text.strip_prefix(".reg") else {
-            return self.declare_variable(Declaration::read(line, text)?);
+            return self.declare_variable(line, &Declaration::read(line, text)?);
         };
         let (of, names) = rest
             .trim()
@@ -152,8 +165,16 @@ impl<'a> Names<'a> {
                 None => (name, None),
             };
             let first = self.next_register as Slot;
-            self.next_register += count.unwrap_or(1);
-            self.most_registers = self.most_registers.max(self.next_register);
+            let next = self.next_register.checked_add(count.unwrap_or(1));
+            let Some(end) = next.filter(|&it| it <= MOST_REGISTERS) else {
+                let reason = format!(
+                    "with `{name}` a thread has more than {MOST_REGISTERS} registers: declare those \
+                     that are used"
+                );
+                return Err(Refusal::invalid(line, reason));
+            };
+            self.next_register = end;
+            self.most_registers = self.most_registers.max(end);
             let scope = self.scopes.last_mut().expect("the body's scope is open");
             scope.registers.push(Registers {
                 name: prefix.to_owned(),
@@ -164,57 +185,63 @@ impl<'a> Names<'a> {
         Ok(())
     }
 
-    fn declare_variable(&mut self, declaration: Declaration) -> Result<()> {
+    fn declare_variable(&mut self, line: u32, declaration: &Declaration) -> Result<()> {
         let place = match (self.functions.last(), declaration.kind) {
             (Some(caller), Kind::Shared | Kind::Global | Kind::Constant) => {
                 let function = Some(caller.callee.clone());
-                self.place_once(function, &declaration)
+                self.place_once(line, function, declaration)?
             }
-            _ => self.place(&declaration),
+            _ => self.place(line, declaration)?,
         };
         let scope = self.scopes.last_mut().expect("the body's scope is open");
         scope.variables.push(declaration.name.clone());
-        self.symbols.insert(declaration.name, place);
+        self.symbols.insert(declaration.name.clone(), place);
         Ok(())
     }
 
     /// Gives a variable that outlives a call its memory, the same for all who name it.
-    fn place_once(&mut self, function: Option<String>, declaration: &Declaration) -> Constant {
+    fn place_once(
+        &mut self,
+        line: u32,
+        function: Option<String>,
+        declaration: &Declaration,
+    ) -> Result<Constant> {
         let name = declaration.name.clone();
         let variable = Variable { function, name };
         if let Some(&known) = self.placed.get(&variable) {
-            return known;
+            return Ok(known);
         }
-        let place = self.place(declaration);
+        let place = self.place(line, declaration)?;
         self.placed.insert(variable, place);
-        place
+        Ok(place)
     }
 
     /// Gives a variable its memory.
-    fn place(&mut self, declaration: &Declaration) -> Constant {
-        let alignment = declaration.alignment;
-        let take = |used: &mut u32| {
-            let offset = used.next_multiple_of(alignment);
-            *used = offset + declaration.bytes();
-            offset
-        };
-        match declaration.kind {
-            Kind::Shared if declaration.count.is_none() => {
-                self.dynamic_alignment = self.dynamic_alignment.max(alignment);
-                Constant::DynamicShared
-            }
-            Kind::Shared => Constant::Bits(take(&mut self.static_shared_bytes).into()),
-            Kind::Local => Constant::Local(take(&mut self.local_bytes)),
-            Kind::Parameter => Constant::Local(take(&mut self.local_bytes)),
-            Kind::Global | Kind::Constant => {
-                let offset = self.globals.len().next_multiple_of(alignment as usize);
-                self.globals.resize(offset, 0);
-                self.globals.extend_from_slice(&declaration.initial);
-                self.globals
-                    .resize(offset + declaration.bytes() as usize, 0);
-                Constant::Global(offset as u32)
-            }
+    fn place(&mut self, line: u32, declaration: &Declaration) -> Result<Constant> {
+        if declaration.kind == Kind::Shared && declaration.count.is_none() {
+            self.dynamic_alignment = self.dynamic_alignment.max(declaration.alignment);
+            return Ok(Constant::DynamicShared);
         }
+        let place = match declaration.kind {
+            Kind::Shared => declaration
+                .take(&mut self.static_shared_bytes, MAX_SHARED_BYTES as u32)
+                .map(|offset| Constant::Bits(offset.into())),
+            Kind::Local | Kind::Parameter => declaration
+                .take(&mut self.local_bytes, MOST_LOCAL_BYTES)
+                .map(Constant::Local),
+            Kind::Global | Kind::Constant => self.place_global(declaration),
+        };
+        place.ok_or_else(|| no_place(line, declaration))
+    }
+
+    /// Gives a variable of the module its memory; `None` if there is none left.
+    fn place_global(&mut self, declaration: &Declaration) -> Option<Constant> {
+        let mut used = self.globals.len() as u32;
+        let offset = declaration.take(&mut used, MOST_GLOBAL_BYTES)?;
+        self.globals.resize(offset as usize, 0);
+        self.globals.extend_from_slice(&declaration.initial);
+        self.globals.resize(used as usize, 0);
+        Some(Constant::Global(offset))
     }
 
     fn find_register(&self, name: &str) -> Option<Slot> {
@@ -259,11 +286,18 @@ impl<'a> Names<'a> {
         if let Some(&known) = self.symbols.get(name) {
             return Ok(self.constant(known));
         }
+        if is_number(name) {
+            let reason = format!(
+                "`{name}` is no literal: an integer has up to 64 bits, `0f` takes 8 hexadecimal \
+                 digits, and `0d` takes 16"
+            );
+            return Err(Refusal::invalid(line, reason));
+        }
         let module = self.module;
         let Some(declaration) = module.variables.iter().find(|it| it.name == name) else {
             return Err(Refusal::invalid(line, format!("`{name}` is not declared")));
         };
-        let place = self.place_once(None, declaration);
+        let place = self.place_once(line, None, declaration)?;
         Ok(self.constant(place))
     }
 
@@ -289,6 +323,22 @@ impl<'a> Names<'a> {
             ..program
         }
     }
+}
+
+/// Returns the refusal of a variable that has no memory left.
+fn no_place(line: u32, declaration: &Declaration) -> Refusal {
+    let (space, most) = match declaration.kind {
+        Kind::Shared => ("shared memory", MAX_SHARED_BYTES as u32),
+        Kind::Local | Kind::Parameter => ("a thread's own memory", MOST_LOCAL_BYTES),
+        Kind::Global | Kind::Constant => ("the module's memory", MOST_GLOBAL_BYTES),
+    };
+    let reason = format!(
+        "with `{}` ({} bytes) the variables of the entry take more than {most} bytes of {space}: \
+         make it smaller, or name fewer",
+        declaration.name,
+        declaration.bytes()
+    );
+    Refusal::invalid(line, reason)
 }
 
 fn special(name: &str) -> Option<Special> {

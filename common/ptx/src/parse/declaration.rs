@@ -60,7 +60,7 @@ impl Declaration {
                 ".global" => kind = kind.or(Some(Kind::Global)),
                 ".const" => kind = kind.or(Some(Kind::Constant)),
                 ".extern" | ".visible" | ".weak" | ".common" | ".ptr" => {}
-                ".align" => read.alignment = number(line, words.next().unwrap_or_default())?,
+                ".align" => read.alignment = alignment(line, words.next().unwrap_or_default())?,
                 ".v2" => vector = 2,
                 ".v4" => vector = 4,
                 _ if word.starts_with('.') => match type_bytes(&word[1..]) {
@@ -90,9 +90,31 @@ impl Declaration {
         read.element_bytes *= vector;
         read.alignment = read.alignment.max(read.element_bytes);
         if let Some(values) = initialiser {
-            read.initial = initial_bytes(line, type_name, values)?;
+            read.initialise(line, type_name, values)?;
         }
+        read.check_size(line)?;
         Ok(read)
+    }
+
+    /// Refuses what has more bytes than 32 bits can say, or more initial values than elements.
+    fn check_size(&self, line: u32) -> Result<(), Refusal> {
+        let Some(bytes) = self.count.unwrap_or(0).checked_mul(self.element_bytes) else {
+            return Err(self.too_large(line));
+        };
+        if self.initial.len() > bytes as usize {
+            let reason = format!(
+                "`{}` has {bytes} bytes, and {} of initial values: leave the others away",
+                self.name,
+                self.initial.len()
+            );
+            return Err(Refusal::invalid(line, reason));
+        }
+        Ok(())
+    }
+
+    fn too_large(&self, line: u32) -> Refusal {
+        let reason = format!("`{}` has 4 GiB or more: make it smaller", self.name);
+        Refusal::invalid(line, reason)
     }
 
     /// Reads a name and the extents behind it.
@@ -102,16 +124,54 @@ impl Declaration {
         for extent in text[end..].split('[').skip(1) {
             let size = extent.trim().trim_end_matches(']').trim();
             self.count = match (self.count, size) {
-                (_, "") => None,
-                (Some(count), _) => Some(count * number(line, size)?),
-                (None, _) => None,
+                (_, "") | (None, _) => None,
+                (Some(count), _) => {
+                    let product = count.checked_mul(number(line, size)?);
+                    Some(product.ok_or_else(|| self.too_large(line))?)
+                }
             };
+        }
+        Ok(())
+    }
+
+    /// Reads `{1, 2, 3}` or one value. An array without a size has as many elements.
+    fn initialise(&mut self, line: u32, type_name: &str, text: &str) -> Result<(), Refusal> {
+        let bytes = type_bytes(type_name).unwrap_or(1) as usize;
+        let plain = text.replace(['{', '}'], "");
+        for value in plain.split(',').map(str::trim) {
+            if value.is_empty() {
+                let reason = format!("`{}` lacks an initial value behind `=` or `,`", self.name);
+                return Err(Refusal::invalid(line, reason));
+            }
+            if value.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '$' | '%')) {
+                return Err(Refusal::unknown(line, format!("initialiser {value}")));
+            }
+            let Some(bits) = initial_bits(type_name, value) else {
+                let reason = format!(
+                    "`{value}` is no initial value of `{}`: give one that fits `.{type_name}`",
+                    self.name
+                );
+                return Err(Refusal::invalid(line, reason));
+            };
+            self.initial.extend_from_slice(&bits.to_le_bytes()[..bytes]);
+        }
+        if self.count.is_none() {
+            let elements = self.initial.len().div_ceil(self.element_bytes as usize);
+            self.count = u32::try_from(elements).ok();
         }
         Ok(())
     }
 
     pub(crate) fn bytes(&self) -> u32 {
         self.count.unwrap_or(0) * self.element_bytes
+    }
+
+    /// Takes its memory behind what is used. Returns its offset; `None` if it ends beyond `most`.
+    pub(crate) fn take(&self, used: &mut u32, most: u32) -> Option<u32> {
+        let offset = used.checked_next_multiple_of(self.alignment)?;
+        let end = offset.checked_add(self.bytes());
+        *used = end.filter(|&it| it <= most)?;
+        Some(offset)
     }
 }
 
@@ -129,22 +189,31 @@ fn number(line: u32, text: &str) -> Result<u32, Refusal> {
         .ok_or_else(|| Refusal::invalid(line, format!("`{text}` is no size")))
 }
 
-/// Returns the bytes of `{1, 2, 3}` or of one value.
-fn initial_bytes(line: u32, type_name: &str, text: &str) -> Result<Vec<u8>, Refusal> {
-    let bytes = type_bytes(type_name).unwrap_or(1) as usize;
-    let mut image = Vec::new();
-    for value in text.split([',', '{', '}']).map(str::trim) {
-        if value.is_empty() {
-            continue;
-        }
-        let bits = match (type_name, float_literal(value), integer_literal(value)) {
-            ("f32", Some(float), _) => u128::from((float as f32).to_bits()),
-            ("f64", Some(float), _) => u128::from(float.to_bits()),
-            (_, None, Some(integer)) => integer as u128,
-            (_, Some(float), None) => u128::from((float as f32).to_bits()),
-            _ => return Err(Refusal::unknown(line, format!("initialiser {value}"))),
-        };
-        image.extend_from_slice(&bits.to_le_bytes()[..bytes]);
+/// Reads a boundary, which is a power of two.
+fn alignment(line: u32, text: &str) -> Result<u32, Refusal> {
+    let boundary = number(line, text)?;
+    if boundary.is_power_of_two() {
+        return Ok(boundary);
     }
-    Ok(image)
+    let reason = format!("`.align {text}`: give a power of two");
+    Err(Refusal::invalid(line, reason))
+}
+
+/// Returns the bits of a value in memory; `None` if it does not fit the type.
+fn initial_bits(type_name: &str, value: &str) -> Option<u64> {
+    let bytes = type_bytes(type_name)?;
+    if let Some(float) = float_literal(value) {
+        let is_double =
+            type_name == "f64" || bytes == 8 && value.trim_start_matches('-').starts_with("0d");
+        return match bytes {
+            8 if is_double => Some(float.to_bits()),
+            4 => Some((float as f32).to_bits().into()),
+            _ => None,
+        };
+    }
+    let integer = integer_literal(value)?;
+    let is_float = matches!(type_name, "f32" | "f64");
+    let bits = 8 * bytes;
+    let fits = -(1 << (bits - 1))..1i128 << bits;
+    (fits.contains(&integer) && !(is_float && integer != 0)).then_some(integer as u64)
 }

@@ -4,6 +4,7 @@
 mod declaration;
 pub(crate) mod error;
 mod function;
+mod head;
 mod literal;
 pub(crate) mod places;
 pub(crate) mod scan;
@@ -13,9 +14,10 @@ use std::sync::Arc;
 pub(crate) use declaration::{Declaration, Kind};
 pub(crate) use error::Refusal;
 pub(crate) use function::Function;
-pub(crate) use literal::{float_literal, integer_literal};
+pub(crate) use literal::{float_literal, integer_literal, is_number};
 
 use error::ParseError;
+use head::Numbers;
 use places::Places;
 use scan::{Piece, Scanner};
 
@@ -50,6 +52,7 @@ pub struct Module {
     text: Arc<str>,
     pub version: String,
     pub target: String,
+    numbers: Numbers,
     pub(crate) variables: Vec<Declaration>,
     pub(crate) places: Places,
     entries: Vec<Entry>,
@@ -68,6 +71,7 @@ impl Module {
             text: text.into(),
             version: String::new(),
             target: String::new(),
+            numbers: Numbers::default(),
             variables: Vec::new(),
             places: Places::default(),
             entries: Vec::new(),
@@ -81,11 +85,12 @@ impl Module {
         let mut scanner = Scanner::new(text);
         while let Some(piece) = scanner.next()? {
             match piece {
-                Piece::Line { text: words, .. } => self.read_line(words),
+                Piece::Line { line, text: words } => self.read_line(line, words)?,
                 Piece::Statement { line, text: words } => self.read_statement(line, words)?,
                 Piece::Open { line, text: words } => {
                     if has_word(words, ".entry") {
-                        let mut entry = read_entry(line, words)?;
+                        let mut entry =
+                            read_entry(line, words, self.numbers.most_parameter_bytes())?;
                         entry.body = scanner.position();
                         self.entries.push(entry);
                     } else if has_word(words, ".func") {
@@ -110,14 +115,19 @@ impl Module {
         Ok(())
     }
 
-    fn read_line(&mut self, text: &str) {
+    fn read_line(&mut self, line: u32, text: &str) -> Result<(), Refusal> {
         if text.starts_with(".file") {
             self.places.file(text);
         } else if let Some(version) = text.strip_prefix(".version") {
+            self.numbers.version = head::version(line, version)?;
             version.trim().clone_into(&mut self.version);
         } else if let Some(target) = text.strip_prefix(".target") {
+            self.numbers.architecture = head::target(line, target)?;
             target.trim().clone_into(&mut self.target);
+        } else if let Some(size) = text.strip_prefix(".address_size") {
+            head::check_address_size(line, size)?;
         }
+        Ok(())
     }
 
     fn read_statement(&mut self, line: u32, text: &str) -> Result<(), Refusal> {
@@ -173,8 +183,9 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split_whitespace().any(|it| it == word)
 }
 
-/// Reads the head of an entry: `.visible .entry name(parameters) directives`.
-fn read_entry(line: u32, text: &str) -> Result<Entry, Refusal> {
+/// Reads the head of an entry: `.visible .entry name(parameters) directives`. Its parameters have
+/// `most` bytes at most.
+fn read_entry(line: u32, text: &str, most: u32) -> Result<Entry, Refusal> {
     let head = uncommented(text);
     let after = head
         .split_once(".entry")
@@ -202,7 +213,7 @@ fn read_entry(line: u32, text: &str) -> Result<Entry, Refusal> {
         cluster: None,
         body: (0, 0),
     };
-    read_parameters(&mut entry, parameters)?;
+    read_parameters(&mut entry, parameters, most)?;
     read_directives(&mut entry, directives)?;
     Ok(entry)
 }
@@ -216,17 +227,21 @@ fn uncommented(text: &str) -> String {
     head
 }
 
-fn read_parameters(entry: &mut Entry, text: &str) -> Result<(), Refusal> {
+fn read_parameters(entry: &mut Entry, text: &str, most: u32) -> Result<(), Refusal> {
     for part in scan::split_operands(text) {
         if part.is_empty() {
             continue;
         }
         let declaration = Declaration::read(entry.line, part)?;
-        let offset = entry
-            .parameter_bytes
-            .next_multiple_of(declaration.alignment.max(1));
         let bytes = declaration.bytes();
-        entry.parameter_bytes = offset + bytes;
+        let Some(offset) = declaration.take(&mut entry.parameter_bytes, most) else {
+            let reason = format!(
+                "with `{}` the parameters of `{}` take more than {most} bytes, the most of this \
+                 `.version` and `.target`: pass the rest in a buffer",
+                declaration.name, entry.name
+            );
+            return Err(Refusal::invalid(entry.line, reason));
+        };
         entry.parameters.push(Parameter {
             name: declaration.name,
             offset,
@@ -248,14 +263,15 @@ const WITHOUT_EFFECT: [&str; 5] = [
 fn read_directives(entry: &mut Entry, text: &str) -> Result<(), Refusal> {
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let end = rest[1..].find('.').map_or(rest.len(), |at| at + 1);
+        let next = rest.char_indices().skip(1).find(|(_, it)| *it == '.');
+        let end = next.map_or(rest.len(), |(at, _)| at);
         let (directive, behind) = rest.split_at(end);
         let name = directive.split_whitespace().next().unwrap_or_default();
         let numbers = directive[name.len()..].trim();
         match name {
             ".reqntid" => entry.threads = Some(extent(entry.line, numbers)?),
             ".maxntid" => entry.most_threads = Some(extent(entry.line, numbers)?),
-            ".reqnctapercluster" => entry.cluster = Some(extent(entry.line, numbers)?),
+            ".reqnctapercluster" => entry.cluster = Some(cluster(entry.line, numbers)?),
             _ if WITHOUT_EFFECT.contains(&name) => {}
             _ => return Err(Refusal::unknown(entry.line, name)),
         }
@@ -264,13 +280,36 @@ fn read_directives(entry: &mut Entry, text: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Reads up to three numbers; those that are left away are 1.
 fn extent(line: u32, text: &str) -> Result<[u32; 3], Refusal> {
     let mut sizes = [1; 3];
-    for (size, word) in sizes.iter_mut().zip(text.split(',')) {
-        *size = word
-            .trim()
-            .parse()
-            .map_err(|_| Refusal::invalid(line, format!("`{word}` is no extent")))?;
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    if words.len() > sizes.len() {
+        let reason = format!("`{text}` has more than three extents: leave the others away");
+        return Err(Refusal::invalid(line, reason));
+    }
+    for (size, word) in sizes.iter_mut().zip(words) {
+        let number = word.parse().ok().filter(|&number| number > 0);
+        let reason = || format!("`{word}` is no extent: give a number from 1 on");
+        *size = number.ok_or_else(|| Refusal::invalid(line, reason()))?;
+    }
+    Ok(sizes)
+}
+
+/// The blocks of the largest cluster of sm_90, portable or not.
+const MOST_BLOCKS: u64 = 16;
+
+/// Reads the extent of a cluster.
+fn cluster(line: u32, text: &str) -> Result<[u32; 3], Refusal> {
+    let sizes = extent(line, text)?;
+    let blocks = sizes
+        .map(u64::from)
+        .into_iter()
+        .fold(1, u64::saturating_mul);
+    if blocks > MOST_BLOCKS {
+        let reason =
+            format!("a cluster of {text} blocks has more than {MOST_BLOCKS}: ask for fewer");
+        return Err(Refusal::invalid(line, reason));
     }
     Ok(sizes)
 }

@@ -215,6 +215,235 @@ fn an_entry_that_is_not_there_is_named_beside_those_that_are() {
     );
 }
 
+/// Fails unless each text is refused by a message that begins so.
+fn assert_refused(texts: &[(String, &str)]) {
+    for (text, beginning) in texts {
+        let message = refusal(text);
+        assert!(message.starts_with(beginning), "{text}\n{message}");
+    }
+}
+
+#[test]
+fn sizes_beyond_32_bits_are_refused() {
+    let most =
+        "kernel.ptx:9: with `b` (4294967290 bytes) the variables of the entry take more than";
+    let two = |space: &str, first: &str| {
+        entry(&format!(
+            ".{space} .b8 a[{first}]; .{space} .b8 b[4294967290];"
+        ))
+    };
+    assert_refused(&[
+        (
+            entry(".shared .b8 d[65536][65536];"),
+            "kernel.ptx:9: `d` has 4 GiB or more: make it smaller",
+        ),
+        (
+            entry(".shared .b32 d[1073741824];"),
+            "kernel.ptx:9: `d` has 4 GiB",
+        ),
+        (
+            format!(".global .b8 g[4][4294967295][4294967295];\n{}", entry("")),
+            "kernel.ptx:4: `g` has 4 GiB",
+        ),
+        (two("shared", "4"), most),
+        (two("local", "4"), most),
+        (two("param", "4"), most),
+        (
+            two("shared", "4294967290"),
+            "kernel.ptx:9: with `a` (4294967290 bytes) the variables of the entry take more than \
+             232448 bytes of shared memory",
+        ),
+        (
+            entry(".local .align 3 .b8 a[4];"),
+            "kernel.ptx:9: `.align 3`: give a power of two",
+        ),
+    ]);
+}
+
+#[test]
+fn variables_of_the_module_have_a_bound_and_a_name() {
+    let table = ".global .b8 g[4294967295];\n";
+    assert_refused(&[(
+        format!("{table}{}", entry("mov.u64 %rd1, g;")),
+        "kernel.ptx:10: with `g` (4294967295 bytes) the variables of the entry take more than \
+         268435456 bytes of the module's memory",
+    )]);
+    // What no entry names has no memory.
+    assert!(module(&format!("{table}{}", entry(""))).entry("k").is_ok());
+}
+
+#[test]
+fn parameters_have_as_many_bytes_as_ptx_gives_them() {
+    let takes = |bytes: &str| format!(".entry k(.param .b8 a[{bytes}])\n{{ret;}}");
+    assert!(Module::parse("kernel.ptx", &format!("{HEAD}{}", takes("32764"))).is_ok());
+    let older = HEAD.replace("8.3", "8.0");
+    assert!(Module::parse("kernel.ptx", &format!("{older}{}", takes("4352"))).is_ok());
+    let error = Module::parse("kernel.ptx", &format!("{older}{}", takes("4353"))).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("more than 4352 bytes"), "{message}");
+    let most = "kernel.ptx:4: with `a` the parameters of `k` take more than 32764 bytes";
+    let aligned = ".param .align 2147483648 .b8";
+    assert_refused(&[
+        (takes("32765"), most),
+        (takes("2147483647"), most),
+        (
+            ".entry k(.param .b8 a[4294967295], .param .b8 b[4294967295])\n{ret;}".to_owned(),
+            most,
+        ),
+        (
+            format!(".entry k({aligned} a[1], {aligned} b[1], {aligned} c[1])\n{{ret;}}"),
+            "kernel.ptx:4: with `b` the parameters",
+        ),
+    ]);
+}
+
+#[test]
+fn registers_have_a_bound() {
+    assert_refused(&[
+        (
+            entry(".reg .b32 %q<4294967295>;"),
+            "kernel.ptx:9: with `%q<4294967295>` a thread has more than 1048576 registers",
+        ),
+        (
+            entry(".reg .b32 %q<1048570>;"),
+            "kernel.ptx:9: with `%q<1048570>` a thread has more than 1048576 registers",
+        ),
+    ]);
+    assert!(module(&entry(".reg .b32 %q<100000>;")).entry("k").is_ok());
+}
+
+#[test]
+fn directives_of_an_entry_that_no_launch_meets_are_refused() {
+    let with = |directive: &str| format!(".entry k()\n{directive}\n{{ret;}}");
+    assert_refused(&[
+        (
+            with(".reqnctapercluster 65536, 65536, 1"),
+            "kernel.ptx:4: a cluster of 65536, 65536, 1 blocks has more than 16",
+        ),
+        (
+            with(".reqntid 64, 1, 1, 2"),
+            "kernel.ptx:4: `64, 1, 1, 2` has more than three extents",
+        ),
+        (with(".reqntid 0"), "kernel.ptx:4: `0` is no extent"),
+        (with("é.reqntid 64"), "kernel.ptx:4: `é` is not implemented"),
+        (with(".reqntid 6é"), "kernel.ptx:4: `6é` is no extent"),
+    ]);
+}
+
+#[test]
+fn literals_that_are_none_are_refused() {
+    for (body, literal) in [
+        ("mov.u32 %r1, 99999999999999999999;", "99999999999999999999"),
+        ("mov.b32 %r1, 0f3f80;", "0f3f80"),
+        ("mov.b64 %rd1, 0d3f80;", "0d3f80"),
+        (
+            "ld.global.u32 %r1, [18446744073709551616];",
+            "18446744073709551616",
+        ),
+        (
+            "add.u64 %rd1, %rd1, -9223372036854775809;",
+            "-9223372036854775809",
+        ),
+    ] {
+        let message = format!(
+            "kernel.ptx:9: `{literal}` is no literal: an integer has up to 64 bits, `0f` takes 8 \
+             hexadecimal digits, and `0d` takes 16"
+        );
+        assert_eq!(refusal(&entry(body)), message);
+    }
+}
+
+#[test]
+fn initial_values_fit_their_variable() {
+    let with = |variable: &str| format!(".global {variable};\n{}", entry("mov.u64 %rd1, g;"));
+    assert_refused(&[
+        (
+            with(".b8 g[2] = {300,-1}"),
+            "kernel.ptx:4: `300` is no initial value of `g`: give one that fits `.b8`",
+        ),
+        (
+            with(".s8 g[2] = {1,-129}"),
+            "kernel.ptx:4: `-129` is no initial",
+        ),
+        (
+            with(".u32 g = 4294967296"),
+            "kernel.ptx:4: `4294967296` is no initial",
+        ),
+        (with(".f32 g = 1"), "kernel.ptx:4: `1` is no initial"),
+        (with(".b16 g = 1.5"), "kernel.ptx:4: `1.5` is no initial"),
+        (with(".b32 g ="), "kernel.ptx:4: `g` lacks an initial value"),
+        (
+            with(".b32 g[2] = {1,,2}"),
+            "kernel.ptx:4: `g` lacks an initial value",
+        ),
+        (
+            with(".b8 g[8] = {1,2,3,4,5,6,7,8,9}"),
+            "kernel.ptx:4: `g` has 8 bytes, and 9 of initial values",
+        ),
+        (
+            with(".u64 g = other"),
+            "kernel.ptx:4: `initialiser other` is not",
+        ),
+    ]);
+    for (variable, bytes) in [
+        (".b8 g[3] = {255, -128}", vec![255, 128, 0]),
+        (
+            ".s16 g[] = {{1, 2}, {-1, 4}}",
+            vec![1, 0, 2, 0, 255, 255, 4, 0],
+        ),
+        (".b32 g = 0f3F800000", vec![0, 0, 0x80, 0x3f]),
+        (
+            ".b64 g = 0d3FF0000000000000",
+            vec![0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+        ),
+    ] {
+        let program = module(&with(variable)).entry("k").unwrap();
+        assert_eq!(program.globals, bytes, "{variable}");
+    }
+}
+
+#[test]
+fn heads_that_are_none_are_refused() {
+    for (directive, message) in [
+        (
+            ".address_size 32",
+            "kernel.ptx:3: `.address_size 32`: addresses have 64 bits here, compile for these",
+        ),
+        (
+            ".target nonsense",
+            "kernel.ptx:2: `.target nonsense`: name an architecture, as sm_90a",
+        ),
+        (
+            ".target sm_90a, nonsense",
+            "kernel.ptx:2: `.target sm_90a, nonsense`: name an architecture, as sm_90a",
+        ),
+        (
+            ".version -1.0",
+            "kernel.ptx:1: `.version -1.0`: give two numbers, as in 8.0",
+        ),
+        (
+            ".version 8",
+            "kernel.ptx:1: `.version 8`: give two numbers, as in 8.0",
+        ),
+    ] {
+        let word = directive.split(' ').next().unwrap();
+        let lines = HEAD.lines().map(|line| {
+            if line.starts_with(word) {
+                directive
+            } else {
+                line
+            }
+        });
+        let text = lines.collect::<Vec<_>>().join("\n");
+        let error = Module::parse("kernel.ptx", &text).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    for target in ["sm_80", "sm_100f", "sm_90, debug"] {
+        let text = HEAD.replace("sm_90a", target);
+        assert!(Module::parse("kernel.ptx", &text).is_ok(), "{target}");
+    }
+}
+
 #[test]
 fn a_line_that_is_inlined_into_itself_ends_the_chain() {
     let own = ".loc 1 1 1, function_name $L__info_string0, inlined_at 1 1 1";
