@@ -390,6 +390,23 @@ fn an_atomic_and_a_weak_read_of_another_block_are_a_race() {
 }
 
 #[test]
+fn an_access_at_the_end_of_all_addresses_is_out_of_bounds() {
+    for access in [
+        "red.relaxed.gpu.global.add.u32 [%rd1], 1; // count",
+        "st.release.gpu.global.u32 [%rd1], 1; // count",
+        "ld.acquire.gpu.global.u32 %r1, [%rd1]; // count",
+        "ld.global.u32 %r1, [%rd1]; // count",
+        "st.global.v2.u32 [%rd1], {1, 2}; // count",
+    ] {
+        for last in [-1, -4, -8] {
+            let instructions = format!("mov.u64 %rd1, {last}; {access}");
+            let text = edited(COUNTER, "// count", &instructions);
+            assert_named(&text, &counter_launch(), "out of bounds", &["// count"]);
+        }
+    }
+}
+
+#[test]
 fn a_lock_orders_those_who_take_it() {
     let verdict = assert_quiet(LOCK, &word_launch());
     assert_eq!(words_of(&verdict.outputs[0]), [64]);

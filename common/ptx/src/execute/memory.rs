@@ -87,7 +87,8 @@ impl Frame<'_> {
         let Resolved { address, is_judged } = self.resolve(access, site);
         let bytes = access.bytes as usize * access.slots.len();
         if is_judged && let Some(order) = access.order {
-            let touched = address..address + bytes;
+            // What would end behind the last address ends there, where no buffer is.
+            let touched = address..address.saturating_add(bytes);
             self.thread.strong(touched, kind, order, polls, site);
         } else if is_judged && self.is_traced {
             self.tell(access, kind, address, site);
