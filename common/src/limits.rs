@@ -78,7 +78,8 @@ impl FromStr for DeviceLimits {
 impl DeviceLimits {
     /// Returns the device that a flag or, without one, the environment asks for.
     pub fn asked(flag: Option<Self>) -> Result<Option<Self>, DeviceError> {
-        let text = std::env::var(DEVICE_VARIABLE).unwrap_or_default();
+        let value = std::env::var_os(DEVICE_VARIABLE).unwrap_or_default();
+        let text = value.to_string_lossy();
         if flag.is_some() || text.is_empty() {
             Ok(flag)
         } else {

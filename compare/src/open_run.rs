@@ -152,7 +152,7 @@ fn below_target(folder: &str) -> PathBuf {
 fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
     newest_run(folder)?.with_context(|| {
         format!(
-            "there is no run in {}; run `compare` first, or name one with --run DIR",
+            "there is no finished run in {}; run `compare` first, or name one with --run DIR",
             folder.display()
         )
     })

@@ -105,15 +105,26 @@ pub fn committed(
             text: picture.svg,
         });
     }
-    let mut paths: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
-    for stage in stages {
-        paths.push(root.join(&stage.id).join("README.md"));
-    }
-    paths.retain(|path| path.is_file());
-    for path in paths {
+    for path in page_paths(stages, root) {
         files.push(with_generated_parts(path, root, &reports)?);
     }
     Ok(files)
+}
+
+/// Returns the pages with generated parts. A checkout with a stage has all of them, and one that is
+/// lost is named where it is read; any other folder has those that are there.
+fn page_paths(stages: &[StageMeta], root: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
+    let mut is_checkout = false;
+    for stage in stages {
+        let folder = root.join(&stage.id);
+        is_checkout |= folder.is_dir();
+        paths.push(folder.join("README.md"));
+    }
+    if !is_checkout {
+        paths.retain(|path| path.is_file());
+    }
+    paths
 }
 
 /// Returns COMPARE.md about the first report, and a page on each other one that it links to.
@@ -138,7 +149,12 @@ fn with_generated_parts(
     root: &Path,
     reports: &[Report<'_>],
 ) -> anyhow::Result<Rendered> {
-    let page = std::fs::read_to_string(&path)?;
+    let page = std::fs::read_to_string(&path).with_context(|| {
+        format!(
+            "cannot read {}; take it back with `git checkout`",
+            path.display()
+        )
+    })?;
     let text = generated::fill(&page, |what| generated::part(what, root, reports))
         .with_context(|| path.display().to_string())?;
     Ok(Rendered { path, text })
@@ -156,10 +172,21 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
 mod tests {
     use super::*;
     use results::table::session::Tier;
+    use results::testing::ladder;
     use results::testing::{PeerArm, US, emulated, timed};
 
     fn report_in(folder: &Path) -> Option<String> {
         std::fs::read_to_string(folder.join(REPORT)).ok()
+    }
+
+    #[test]
+    fn a_checkout_has_every_page_and_another_folder_those_that_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("README.md"), "").unwrap();
+        let count = || page_paths(&ladder(), folder.path()).len();
+        assert_eq!(count(), 1);
+        std::fs::create_dir(folder.path().join("stage1-cpasync")).unwrap();
+        assert_eq!(count(), PAGES.len() + ladder().len());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use common::device::BackendKind;
 use common::limits::DEVICE_VARIABLE;
 use common::metric::Metric;
 use common::stage::LoadedStage;
+use measure::interrupt::interrupted;
 use pages::files::{self, Rendered};
 use results::judge::View;
 use results::judge::best::p50;
@@ -26,6 +27,7 @@ use results::table::{Key, Kind, Results, Run, StageMeta, Subject, Table};
 use results::{builds, workspace};
 use stages::NEGATIVES;
 use std::collections::BTreeSet;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// The most bytes that one session adds to a table: people read its diff.
@@ -89,12 +91,21 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let target = Target::new(args)?;
     let stages = stages::builds()?;
     let built = builds::table(&stages);
-    let mut results = Results::read(&target.folder)?;
-    let mut lines = Vec::new();
     let mut runs = Vec::new();
     for folder in &args.runs {
         runs.push(Run::read(folder, &stages).context("the run cannot be accepted")?);
     }
+    if args.refit {
+        ensure!(
+            !Results::read(&target.folder)?.gpus.is_empty(),
+            "{} has no table of a GPU to fit the library's choice to; accept a run first",
+            target.folder.display()
+        );
+    }
+    // Nobody else writes the tables between here and the end.
+    let _lock = lock(&target.folder)?;
+    let mut results = Results::read(&target.folder)?;
+    let mut lines = Vec::new();
     for run in &runs {
         lines.extend(merge(run, &runs, &mut results, &built)?);
     }
@@ -120,12 +131,36 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         pages = render(root, &mut results, &stages, &library, choices)?;
         lines.push("commit results/ and the pages that were written with it".to_string());
     }
+    // From here on the first signal waits: half of a table would be refused as an edited one.
+    interrupted().context("cannot wait for signals")?;
     results.write(&target.folder).with_context(|| {
         let folder = target.folder.display();
         format!("cannot write {folder}; choose another place with --results")
     })?;
     files::write(&pages)?;
     Ok(Answer::pass(lines.join("\n")))
+}
+
+/// Waits until no other `accept` works on a folder of tables, and lets others wait while the handle
+/// is open.
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let cannot = || format!("cannot lock {}", folder.display());
+    fs::create_dir_all(folder).with_context(|| {
+        let name = folder.display();
+        format!("cannot write {name}; choose another place with --results")
+    })?;
+    let handle = File::open(folder).with_context(cannot)?;
+    match handle.try_lock() {
+        Ok(()) => return Ok(handle),
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
+    }
+    say(&format!(
+        "another `compare accept` works on {}: waiting for its end",
+        folder.display()
+    ));
+    handle.lock().with_context(cannot)?;
+    Ok(handle)
 }
 
 /// The folder of tables that runs are merged into.

@@ -7,7 +7,7 @@ mod memory;
 mod tests;
 
 use crate::answer::Answer;
-use crate::progress::Progress;
+use crate::progress::{Progress, say};
 use annotations::annotations;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -180,7 +180,7 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
         needs
             .check()
             .with_context(|| args.launch.display().to_string())?;
-        eprintln!("{}", needs.line());
+        say(&needs.line());
         let expected = &launch_file.expected;
         let answer =
             needs.with_workers(|| judged(args, &program, expected, case, needs.bytes()))?;

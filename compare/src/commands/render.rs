@@ -3,7 +3,7 @@
 
 use crate::answer::Answer;
 use crate::order;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use choice::Library;
 use clap::Args;
 use pages::files::{self, Rendered};
@@ -12,6 +12,7 @@ use results::table::Results;
 use results::table::files::write_atomically;
 use results::{builds, workspace};
 use stages::Ladder;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -95,8 +96,12 @@ fn print_or_write(text: String, path: Option<&Path>) -> anyhow::Result<Answer> {
 fn update(files: &[Rendered], is_check: bool) -> anyhow::Result<Answer> {
     let mut stale = Vec::new();
     for file in files {
-        if std::fs::read_to_string(&file.path).ok().as_ref() != Some(&file.text) {
-            stale.push(file.path.display().to_string());
+        let path = file.path.display();
+        match std::fs::read(&file.path) {
+            Ok(bytes) if bytes == file.text.as_bytes() => {}
+            Ok(_) => stale.push(path.to_string()),
+            Err(error) if error.kind() == ErrorKind::NotFound => stale.push(path.to_string()),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {path}")),
         }
     }
     let names = stale.join(", ");
@@ -144,6 +149,25 @@ mod tests {
             results.gpus.insert(gpu.into(), Table::default());
         }
         results
+    }
+
+    /// Checks whether the file at a path is the page of this text.
+    fn checked(path: PathBuf) -> anyhow::Result<Exit> {
+        let text = "page".to_string();
+        Ok(update(&[Rendered { path, text }], true)?.exit)
+    }
+
+    #[test]
+    fn a_page_that_is_missing_or_stale_is_out_of_date_and_one_that_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page.md");
+        assert_eq!(checked(page.clone()).unwrap(), Exit::Fail);
+        std::fs::write(&page, [0xff]).unwrap();
+        assert_eq!(checked(page.clone()).unwrap(), Exit::Fail);
+        std::fs::write(&page, "page").unwrap();
+        assert_eq!(checked(page).unwrap(), Exit::Pass);
+        let error = checked(folder.path().to_path_buf()).unwrap_err();
+        assert!(error.to_string().starts_with("cannot read"), "{error}");
     }
 
     #[test]

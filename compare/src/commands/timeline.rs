@@ -87,6 +87,7 @@ pub fn timeline(args: &TimelineArgs) -> anyhow::Result<Answer> {
     limits::check_problems([&args.problem.problem])?;
     let inputs = StagedInputs::new(&generate(&args.problem), Some(args.problem.family));
     let staged = inputs.of_launch(1); // packed, as is timed
+    let folder = folder(args)?;
     let mut drawn = Vec::new();
     for subject in subjects(args, &builds)? {
         let stage = loaded(&ladder.stages, &subject.stage);
@@ -102,7 +103,7 @@ pub fn timeline(args: &TimelineArgs) -> anyhow::Result<Answer> {
             Ok(device) => GpuLaunch {
                 launch,
                 device,
-                code: args.code.clone().unwrap_or_else(folder),
+                code: args.code.clone().unwrap_or_else(folder_of_code),
             }
             .timeline(),
             Err(_) => emulated(&launch),
@@ -115,7 +116,7 @@ pub fn timeline(args: &TimelineArgs) -> anyhow::Result<Answer> {
             Err(error) => return Err(error),
         }
     }
-    let files = write(&args.out.clone().unwrap_or_else(folder), &drawn)?;
+    let files = write(&folder, &drawn)?;
     Ok(Answer::page(Exit::Pass, &page(&drawn)).noting(files))
 }
 
@@ -157,9 +158,17 @@ fn subjects(args: &TimelineArgs, builds: &[StageMeta]) -> Result<Vec<Subject>, S
     Ok(subjects)
 }
 
-/// The folder of pictures and code, if none is named.
-fn folder() -> PathBuf {
+/// Returns the folder of code that takes notes, if none is named.
+fn folder_of_code() -> PathBuf {
     workspace::find().unwrap_or_default().join(FOLDER)
+}
+
+/// Returns the folder of pictures: the named one, or that of the workspace.
+fn folder(args: &TimelineArgs) -> anyhow::Result<PathBuf> {
+    match &args.out {
+        Some(folder) => Ok(folder.clone()),
+        None => Ok(workspace::require("give --out DIR")?.join(FOLDER)),
+    }
 }
 
 /// Returns the order of what a block does, without a GPU.

@@ -29,6 +29,15 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+    #[error(
+        "{}: {what} '{name}' is no name of a folder; copy the run again",
+        path.display()
+    )]
+    Name {
+        path: PathBuf,
+        what: &'static str,
+        name: String,
+    },
     #[error("{}: duplicate row of {row}", path.display())]
     Twice { path: PathBuf, row: String },
     #[error(

@@ -175,7 +175,25 @@ fn read_session(folder: &Path) -> Result<Session> {
     let text = read(&path)?.ok_or_else(|| StoreError::NoRun {
         path: folder.to_path_buf(),
     })?;
-    serde_json::from_slice(&text).map_err(StoreError::malformed(&path))
+    let session: Session = serde_json::from_slice(&text).map_err(StoreError::malformed(&path))?;
+    for (what, name) in [
+        ("session", &session.name),
+        ("machine", &session.machine.name),
+    ] {
+        if !is_folder_name(name) {
+            return Err(StoreError::Name {
+                path,
+                what,
+                name: name.clone(),
+            });
+        }
+    }
+    Ok(session)
+}
+
+/// Returns whether files can be kept under this name: it leads nowhere else, and nowhere hidden.
+fn is_folder_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }
 
 /// Returns the newest finished run in a folder of runs: names begin with the time.

@@ -181,6 +181,25 @@ fn a_table_of_random_times_on_another_gpu_model_is_refused() {
 }
 
 #[test]
+fn a_run_whose_names_lead_out_of_its_folder_is_refused() {
+    for name in ["../evil", "/evil", "..", ".hidden", ""] {
+        let folder = tempfile::tempdir().unwrap();
+        emulated().named(name).write(folder.path()).unwrap();
+        let error = Run::read(folder.path(), &[]).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                StoreError::Name {
+                    what: "session",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn the_newest_finished_run_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let newest = |folder_of_runs: &Path| match newest_run(folder_of_runs) {

@@ -269,6 +269,29 @@ fn refused_folder(run: &Path, results: Option<&Path>) -> String {
 }
 
 #[test]
+fn without_a_table_of_a_gpu_there_is_nothing_to_refit() {
+    let folder = TempDir::new().unwrap();
+    let args = AcceptArgs {
+        runs: Vec::new(),
+        refit: true,
+        results: Some(folder.path().join("none")),
+    };
+    let error = accept(&args).unwrap_err().to_string();
+    assert!(error.contains("accept a run first"), "{error}");
+}
+
+#[test]
+fn tables_are_worked_on_by_one_at_a_time() {
+    let folder = TempDir::new().unwrap();
+    let held = lock(folder.path()).unwrap();
+    let other = File::open(folder.path()).unwrap();
+    let refusal = other.try_lock().unwrap_err();
+    assert!(matches!(refusal, TryLockError::WouldBlock), "{refusal}");
+    drop(held);
+    other.try_lock().unwrap();
+}
+
+#[test]
 fn a_folder_that_is_no_run_is_refused() {
     let error = refused_folder(Path::new("no/such/run"), None);
     assert!(error.contains("no/such/run is not a run"), "{error}");
