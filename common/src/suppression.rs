@@ -81,6 +81,15 @@ pub struct Suppressed {
     pub broken: Vec<Broken>,
 }
 
+impl Suppressed {
+    /// Adds the findings on other stages.
+    pub fn add(&mut self, other: Self) {
+        self.sites.extend(other.sites);
+        self.errors.extend(other.errors);
+        self.broken.extend(other.broken);
+    }
+}
+
 /// A variant that is broken with all its synchronisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {

@@ -12,9 +12,11 @@ use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, claims_problem};
 use common::stage::LoadedStage;
-use common::suppression::{Presets, suppress_each};
+use common::suppression::{Presets, Suppressed, suppress_each};
 use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
+use document::Block;
+use measure::interrupt::{interrupted, is_interrupted};
 use measure::select;
 use pages::self_test::blocks;
 use results::judge::verdict::Exit;
@@ -34,7 +36,8 @@ Exit codes:
 mutant
   1  one survives, a site is listed wrongly, or the timer is wrong
   2  wrong usage, or an environment that cannot run what was asked
-  3  not measured: a stage's kernels cannot be mutated here";
+  3  not measured: a stage's kernels cannot be mutated here
+  130  interrupted: prints what it has tested; a second Ctrl-C ends it at once";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -53,16 +56,24 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
     let named = select::stages(&args.stages, &builds)?;
     let mut chosen: Vec<&LoadedStage> = ladder.stages.iter().collect();
     chosen.retain(|stage| named.iter().any(|build| build.id == stage.info().id));
+    interrupted().context("cannot wait for signals")?;
     progress::say("planting faults (a few seconds)");
     let faults = faults::selftest();
-    let sites = suppress_each(&chosen, Presets::All, |stage| {
-        let id = &stage.info().id;
+    let (mut sites, mut untested) = (Suppressed::default(), Vec::new());
+    for stage in chosen {
+        let id = stage.info().id;
+        if is_interrupted() {
+            untested.push(id);
+            continue;
+        }
         progress::say(&format!(
             "removing each synchronisation site of {id} (seconds to a minute)"
         ));
-    });
+        sites.add(suppress_each(&[stage], Presets::All, |_| ()));
+    }
     let mut rows = Row::self_test(&faults, &sites);
     match &ladder.gpu {
+        Ok(_) if is_interrupted() => untested.push("the timer"),
         Ok(device) => {
             let name = &device.info().name;
             progress::say(&format!("checking the timer on {name} (half a minute)"));
@@ -70,13 +81,25 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
         }
         Err(reason) => rows.push(Row::untested_timer(reason)),
     }
-    Ok(answer(&rows))
+    Ok(answer(&rows, &untested))
 }
 
-fn answer(rows: &[Row]) -> Answer {
+/// Returns the answer to the rows; `untested` is what an interruption has left out.
+fn answer(rows: &[Row], untested: &[&str]) -> Answer {
     let has_failed = rows.iter().any(|row| row.failure().is_some());
-    let exit = Exit::of(has_failed, rows.iter().any(is_untested));
-    Answer::page(exit, &blocks(rows))
+    let mut page = blocks(rows);
+    if !untested.is_empty() {
+        page.push(Block::paragraph(format!(
+            "Interrupted: not tested are {}.",
+            untested.join(", ")
+        )));
+    }
+    let exit = match Exit::of(has_failed, rows.iter().any(is_untested)) {
+        Exit::Fail => Exit::Fail,
+        _ if !untested.is_empty() => Exit::Interrupted,
+        other => other,
+    };
+    Answer::page(exit, &page)
 }
 
 /// Whether nothing was tested. Only the timer may go untested: it needs a GPU.
@@ -112,7 +135,7 @@ mod tests {
     use results::testing::row;
 
     fn exit(words: &str) -> Exit {
-        answer(&[row(words)]).exit
+        answer(&[row(words)], &[]).exit
     }
 
     #[test]
@@ -131,6 +154,18 @@ mod tests {
     fn a_kernel_that_is_broken_to_begin_with_fails() {
         let broken = "scalar | : as it is | self-test | H1 fail race";
         assert_eq!(exit(broken), Exit::Fail);
+    }
+
+    #[test]
+    fn an_interruption_names_what_was_not_tested_and_hides_no_failure() {
+        let killed =
+            row("self-test | : stale tile | self-test | S1 pass | cases 8 | cases_failed 8");
+        let interrupted = answer(&[killed], &["stage7-wgmma", "the timer"]);
+        assert_eq!(interrupted.exit, Exit::Interrupted);
+        let words = "Interrupted: not tested are stage7-wgmma, the timer.";
+        assert!(interrupted.text.contains(words), "{}", interrupted.text);
+        let survivor = row("self-test | : stale tile | self-test | S1 fail no gate fails");
+        assert_eq!(answer(&[survivor], &["stage7-wgmma"]).exit, Exit::Fail);
     }
 
     #[test]
