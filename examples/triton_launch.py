@@ -32,7 +32,7 @@ class Buffer:
         if self.output:
             lines.append("output = true")
         if self.fill is not None:
-            lines.append(f"fill = '{self.fill}'" if isinstance(self.fill, str) else f"fill = {float(self.fill)}")
+            lines.append(f"fill = '{self.fill}'" if isinstance(self.fill, str) else f"fill = {self.fill}")
         return lines
 
 

@@ -8,7 +8,8 @@ use emulator::{Fault, Launch, MAX_DIMENSIONS, Place, Schedule, TensorMapError, T
 use thiserror::Error;
 
 use crate::execute::{Election, Invocation};
-use crate::isa::half::{from_bf16, from_e4m3, from_f16, to_bf16, to_e4m3, to_f16};
+use crate::isa::half::{from_bf16, from_e4m3, from_f16};
+use crate::number::{Number, NumberError};
 use crate::program::Program;
 
 /// The element type of a buffer.
@@ -39,7 +40,7 @@ impl ElementType {
         chunks.map(|element| self.value(element)).collect()
     }
 
-    fn value(self, bytes: &[u8]) -> f64 {
+    pub(crate) fn value(self, bytes: &[u8]) -> f64 {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
         let bits = u64::from_ne_bytes(word);
@@ -53,28 +54,15 @@ impl ElementType {
             Self::I64 => bits as i64 as f64,
         }
     }
-
-    fn encode(self, value: f64, to: &mut Vec<u8>) {
-        let single = value as f32;
-        match self {
-            Self::U8 => to.push(value as u8),
-            Self::E4m3 => to.push(to_e4m3(single)),
-            Self::F16 => to.extend(to_f16(single).to_ne_bytes()),
-            Self::Bf16 => to.extend(to_bf16(single).to_ne_bytes()),
-            Self::F32 => to.extend(single.to_ne_bytes()),
-            Self::I32 => to.extend((value as i32).to_ne_bytes()),
-            Self::I64 => to.extend((value as i64).to_ne_bytes()),
-        }
-    }
 }
 
 /// The content of a buffer before the launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filling {
-    Value(f64),
+    Value(Number),
     /// The element's own index.
     Index,
-    /// Numbers between -1 and 1, drawn by a seed.
+    /// Numbers between -1 and 1, drawn by a seed; 0 in integers.
     Random(u64),
     /// All ones: a NaN of every floating-point type.
     Unset,
@@ -99,9 +87,9 @@ impl Buffer {
         (self.elements as u64).saturating_mul(self.element.bytes() as u64)
     }
 
-    fn image(&self) -> Vec<u8> {
+    fn image(&self) -> Result<Vec<u8>, NumberError> {
         if let Filling::Bytes(bytes) = &self.filling {
-            return bytes.clone();
+            return Ok(bytes.clone());
         }
         let mut image = Vec::with_capacity(self.elements * self.element.bytes());
         let mut state = match self.filling {
@@ -111,13 +99,19 @@ impl Buffer {
         for index in 0..self.elements {
             match self.filling {
                 Filling::Bytes(_) => {}
-                Filling::Value(value) => self.element.encode(value, &mut image),
-                Filling::Index => self.element.encode(index as f64, &mut image),
-                Filling::Random(_) => self.element.encode(draw(&mut state), &mut image),
+                Filling::Value(value) => self.element.encode(value, &mut image)?,
+                Filling::Index => {
+                    let number = Number::Whole(index as i128);
+                    self.element.encode(number, &mut image)?;
+                }
+                Filling::Random(_) => {
+                    let number = self.element.drawn(draw(&mut state));
+                    self.element.encode(number, &mut image)?;
+                }
                 Filling::Unset => image.extend(std::iter::repeat_n(0xff, self.element.bytes())),
             }
         }
-        image
+        Ok(image)
     }
 }
 
@@ -154,7 +148,7 @@ pub enum Argument {
         buffer: String,
         offset: usize,
     },
-    Scalar(ElementType, f64),
+    Scalar(ElementType, Number),
     Map(MapOver),
     Bytes(Vec<u8>),
     /// A structure that is zero but for its parts.
@@ -200,7 +194,7 @@ pub struct Case {
 }
 
 /// A case that does not fit its kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum CaseError {
     #[error("the entry takes {takes} arguments, and the launch has {has}")]
     Arguments { takes: usize, has: usize },
@@ -248,6 +242,8 @@ pub enum CaseError {
          make them smaller"
     )]
     TooLarge { bytes: u64 },
+    #[error(transparent)]
+    Number(#[from] NumberError),
     #[error("a part of an argument reaches byte {end} of {bytes}")]
     Part { end: usize, bytes: usize },
     #[error("the tensor map over `{buffer}`: {error}")]
@@ -328,8 +324,8 @@ impl<'a> Image<'a> {
         let mut buffers: Vec<Aligned> = case
             .buffers
             .iter()
-            .map(|buffer| Aligned::new(&buffer.image()))
-            .collect();
+            .map(|buffer| Ok(Aligned::new(&buffer.image()?)))
+            .collect::<Result<_, NumberError>>()?;
         let takes = program.parameters().len();
         if takes != case.arguments.len() {
             return Err(CaseError::Arguments {
@@ -475,7 +471,7 @@ fn encoded(
         Argument::Structure { bytes, parts } => structure(case, buffers, *bytes, parts),
         Argument::Scalar(element, value) => {
             let mut bytes = Vec::new();
-            element.encode(*value, &mut bytes);
+            element.encode(*value, &mut bytes)?;
             Ok(bytes)
         }
         Argument::Map(map) => {

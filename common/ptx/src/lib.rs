@@ -10,6 +10,7 @@ pub mod explore;
 pub mod instructions;
 mod isa;
 pub mod memory;
+pub mod number;
 mod parse;
 mod program;
 mod slots;

@@ -2,6 +2,7 @@
 
 use ptx::Module;
 use ptx::case::{Argument, Buffer, Case, CaseError, ElementType, Filling, MapOver, Verdict};
+use ptx::number::Number;
 
 const LOADED: &str = include_str!("kernels/boxes.ptx");
 const STORED: &str = include_str!("kernels/tensor_store.ptx");
@@ -39,7 +40,7 @@ fn buffer(name: &str, filling: Filling, rows: usize) -> Buffer {
 /// Returns a launch that loads a box whose coordinates in the outer dimensions these are. The
 /// elements of the tensor count themselves.
 fn load(tensor: MapOver, at: &[i32]) -> Case {
-    let number = |value: i32| Argument::Scalar(ElementType::I32, value.into());
+    let number = |value: i32| Argument::Scalar(ElementType::I32, Number::Whole(value.into()));
     let mut arguments = vec![Argument::Map(tensor), number(0)];
     arguments.extend(at.iter().map(|&value| number(value)));
     arguments.push(Argument::Address {

@@ -8,6 +8,7 @@ use ptx::case::{
     Verdict,
 };
 use ptx::explore::Exploration;
+use ptx::number::Number;
 
 fn buffer(name: &str, element: ElementType, elements: usize, is_output: bool) -> Buffer {
     Buffer {
@@ -327,7 +328,7 @@ const LOCK: &str = include_str!("kernels/lock.ptx");
 /// A launch of two warps with one word, which is 0.
 fn word_launch() -> Case {
     let word = Buffer {
-        filling: Filling::Value(0.0),
+        filling: Filling::Value(Number::Real(0.0)),
         ..buffer("to", ElementType::I32, 1, true)
     };
     case(64, vec![word], vec![address("to")])
@@ -434,7 +435,7 @@ fn updated(instruction: &str, word: f64, element: ElementType) -> Updated {
          {instruction}\nst.global.b32 [%rd2], %r1;\nret;\n}}\n"
     );
     let filled = |name: &str| Buffer {
-        filling: Filling::Value(word),
+        filling: Filling::Value(Number::Real(word)),
         ..buffer(name, element, 1, true)
     };
     let launch = case(
@@ -870,7 +871,7 @@ fn structure_launch(at: usize) -> Case {
     let argument = Argument::Structure {
         bytes: 24,
         parts: vec![
-            part(0, Argument::Scalar(ElementType::I32, 30.0)),
+            part(0, Argument::Scalar(ElementType::I32, Number::Real(30.0))),
             part(8, behind),
             part(at, Argument::Bytes(vec![12, 0])),
         ],
@@ -999,7 +1000,7 @@ const WINDOW: &str = include_str!("kernels/window.ptx");
 
 fn window_launch() -> Case {
     let word = |name: &str| Buffer {
-        filling: Filling::Value(0.0),
+        filling: Filling::Value(Number::Real(0.0)),
         ..buffer(name, ElementType::I32, 1, true)
     };
     case(

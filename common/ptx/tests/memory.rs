@@ -4,6 +4,7 @@
 use emulator::trace::HazardKind;
 use ptx::case::{Argument, Buffer, Case, CaseError, ElementType, Filling};
 use ptx::memory::{Bound, Bytes, Largest, Means};
+use ptx::number::Number;
 use ptx::{Module, Program};
 
 const BARRIER: &str = include_str!("kernels/barrier.ptx");
@@ -25,7 +26,7 @@ fn buffer(name: &str, elements: usize, is_output: bool) -> Buffer {
         name: name.to_owned(),
         element: ElementType::F32,
         elements,
-        filling: Filling::Value(0.0),
+        filling: Filling::Value(Number::Real(0.0)),
         is_output,
     }
 }

@@ -2,6 +2,7 @@
 //! nvcc has emitted, whatever its source says.
 
 use ptx::case::{Argument, Buffer, Case, ElementType, Filling, Verdict};
+use ptx::number::Number;
 use ptx::{Module, Program};
 
 const SOURCE: &str = include_str!("kernels/array_initialisers.cu");
@@ -35,7 +36,7 @@ fn launch() -> Case {
         cluster: 1,
         dynamic_shared_bytes: 0,
         buffers: vec![
-            buffer("scores", Filling::Value(-3.0), false),
+            buffer("scores", Filling::Value(Number::Real(-3.0)), false),
             buffer("maxima", Filling::Unset, true),
         ],
         arguments: arguments.to_vec(),

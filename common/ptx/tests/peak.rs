@@ -4,6 +4,7 @@
 use ptx::Module;
 use ptx::case::{Argument, Buffer, Case, ElementType, Filling};
 use ptx::memory::Means;
+use ptx::number::Number;
 
 const COPIES: &str = include_str!("kernels/copies_of_blocks.ptx");
 
@@ -15,7 +16,7 @@ fn buffer(name: &str, is_output: bool) -> Buffer {
         name: name.to_owned(),
         element: ElementType::F32,
         elements: 64 * WORDS_OF_BLOCK,
-        filling: Filling::Value(1.0),
+        filling: Filling::Value(Number::Real(1.0)),
         is_output,
     }
 }

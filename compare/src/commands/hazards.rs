@@ -9,7 +9,7 @@ mod tests;
 use crate::answer::Answer;
 use crate::progress::{Progress, say};
 use annotations::annotations;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use launch::{Expected, LaunchFile};
 use measure::interrupt::interrupted;
@@ -62,7 +62,7 @@ machine has free, or than --memory, is refused.
 Exit codes:
   0  nothing was found
   1  a hazard, a deadlock, an output that differs, or a removal that nothing notices
-  2  wrong usage, a file that cannot be read, or too little memory
+  2  wrong usage, a file that cannot be read, a launch that is refused, or too little memory
   130  interrupted: what --suppress or --schedules found until then is printed";
 
 #[derive(Clone, Debug, Args)]
@@ -189,7 +189,7 @@ pub fn hazards(args: &HazardsArgs) -> anyhow::Result<Answer> {
             .is_err_and(|error| matches!(error.downcast_ref(), Some(CaseError::Outgrown(_))));
         match prepared.with_more(&program) {
             Some(more) if is_short => prepared = more,
-            _ => return answer,
+            _ => return answer.map_err(|error| named(error, &args.launch)),
         }
     }
 }
@@ -202,7 +202,7 @@ fn judged(
     case: &Case,
     memory: Bytes,
 ) -> anyhow::Result<Answer> {
-    let verdict = judge(program, case, &args.launch)?;
+    let verdict = case.judge(program, None)?;
     let mut report = Report {
         entry: program.name().to_owned(),
         memory_bytes: memory.0,
@@ -287,19 +287,17 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn judge(program: &Program, case: &Case, path: &Path) -> anyhow::Result<Verdict> {
-    let judged = case.judge(program, None);
-    judged.map_err(|error| {
-        let remedy = match error {
-            CaseError::Outgrown(_) => {
-                ": let its loops go round fewer times, or raise the limit by --memory"
-            }
-            CaseError::NoMemory(_) => ": let fewer blocks run at once by a lower --memory",
-            _ => "",
-        };
-        let message = format!("{}: {error}{remedy}", path.display());
-        anyhow::Error::from(error).context(message)
-    })
+/// Returns an error that names the launch file, where the launch is what is refused.
+fn named(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    let remedy = match error.downcast_ref() {
+        Some(CaseError::Outgrown(_)) => {
+            ": let its loops go round fewer times, or raise the limit by --memory"
+        }
+        Some(CaseError::NoMemory(_)) => ": let fewer blocks run at once by a lower --memory",
+        Some(_) => "",
+        None => return error,
+    };
+    anyhow!("{}: {error}{remedy}", path.display())
 }
 
 fn findings(verdict: &Verdict) -> Vec<String> {
@@ -347,19 +345,19 @@ fn unexpected(
     let outputs = case.buffers.iter().filter(|buffer| buffer.is_output);
     for (buffer, bytes) in outputs.zip(&verdict.outputs) {
         for wanted in expected.iter().filter(|it| it.buffer == buffer.name) {
-            let values = buffer.element.decode(bytes);
-            let Some(index) = wanted.first_difference(&values) else {
+            let element = buffer.element;
+            let Some(index) = wanted.first_difference(element, bytes) else {
                 continue;
             };
-            let byte = index * buffer.element.bytes();
+            let byte = index * element.bytes();
+            let found = element.number(&bytes[byte..byte + element.bytes()]);
             let stored = match case.last_store(program, &buffer.name, byte)? {
                 Some(place) => format!("it was last stored at {place}"),
                 None => "no thread has stored it".to_owned(),
             };
             lines.push(format!(
-                "element {index} of `{}` is {}, beyond {} of {}, which is expected: {stored}",
+                "element {index} of `{}` is {found}, beyond {} of {}, which is expected: {stored}",
                 buffer.name,
-                values[index],
                 wanted.tolerance,
                 wanted.value(index)
             ));

@@ -424,8 +424,8 @@ fn a_structure_or_content_that_is_none_is_refused() {
             "`0c0` is not two hexadecimal digits a byte",
         ),
         (
-            "at = 8, ",
-            "at = 17, ",
+            "at = 16, ",
+            "at = 21, ",
             "a part of an argument reaches byte 25 of 24",
         ),
         (
@@ -447,6 +447,71 @@ fn a_structure_or_content_that_is_none_is_refused() {
         let message = format!("{error:#}");
         assert!(message.contains(reason), "{message}");
     }
+}
+
+/// A kernel that stores a word that it is given.
+const WIDE: &str = "
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry wide(.param .u64 to, .param .u64 word)
+{
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [to];
+	ld.param.u64 %rd2, [word];
+	st.global.u64 [%rd1], %rd2;
+	ret;
+}
+";
+
+const WIDE_LAUNCH: &str = "
+grid = 1
+block = 1
+[[buffer]]
+name = 'to'
+type = 'i64'
+shape = [1]
+output = true
+[[argument]]
+buffer = 'to'
+[[argument]]
+type = 'i64'
+value = 9007199254740993
+[[expect]]
+buffer = 'to'
+values = [9007199254740993]
+";
+
+#[test]
+fn a_word_is_stored_and_compared_to_its_last_bit() {
+    let folder = TempDir::new().unwrap();
+    let answer = hazards(&arguments(&folder, WIDE, WIDE_LAUNCH)).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+    for near in ["9007199254740992", "9007199254740992.0"] {
+        let launch = WIDE_LAUNCH.replace("[9007199254740993]", &format!("[{near}]"));
+        let wrong = hazards(&arguments(&folder, WIDE, &launch)).unwrap();
+        assert_eq!(wrong.exit, Exit::Fail, "{near}: {}", wrong.text);
+        let words = "element 0 of `to` is 9007199254740993, beyond 0 of 9007199254740992";
+        assert!(wrong.text.contains(words), "{}", wrong.text);
+    }
+}
+
+#[test]
+fn a_word_without_a_sign_is_given_and_expected_by_its_bits() {
+    let folder = TempDir::new().unwrap();
+    let launch = WIDE_LAUNCH.replace("9007199254740993", "18446744073709551615");
+    let answer = hazards(&arguments(&folder, WIDE, &launch)).unwrap();
+    assert_eq!(answer.exit, Exit::Pass, "{}", answer.text);
+}
+
+#[test]
+fn what_does_not_fit_the_kernel_is_said_once_and_names_the_file() {
+    let folder = TempDir::new().unwrap();
+    let launch = WIDE_LAUNCH.replace("[[argument]]\nbuffer = 'to'", "[[argument]]\nbuffer = 'x'");
+    let args = arguments(&folder, WIDE, &launch);
+    let message = format!("{:#}", hazards(&args).unwrap_err());
+    let expected = format!("{}: there is no buffer `x`", args.launch.display());
+    assert_eq!(message, expected);
 }
 
 #[test]
