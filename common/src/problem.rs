@@ -169,7 +169,8 @@ pub enum ProblemError {
     #[error(
         "'{text}' is not a shape: expected BATCHxHEADSxSEQxDIM, such as 1x8x512x64, or \
          1x8:2x113:203x64 for 8 query and 2 key heads, 113 queries and 203 keys, and \
-         +packed=tail:0:7, +used=even:1:3, +window=127:0, +sinks, +cap=30 or +page=16"
+         +packed=tail:0:7 or +used=even:1:3, +window=127:0, +sinks, +cap=30 and +page=16, each at \
+         most once"
     )]
     Syntax { text: String },
 }
@@ -610,6 +611,26 @@ mod tests {
                     Problem::new(shape, dtype, mask).unwrap();
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_shape_that_says_a_property_twice_is_refused() {
+        for twice in [
+            "+packed=tail:0:7+used=even:1:3",
+            "+used=even:1:3+packed=tail:0:7",
+            "+packed=tail:0:7+packed=tail:0:7",
+            "+cap=30+cap=20",
+            "+window=1:1+window=2:2",
+            "+window=*:*+window=2:2",
+            "+page=16+sinks+page=32",
+            "+sinks+sinks",
+        ] {
+            let refused = parse_shape(&format!("1x1x16x64{twice}")).unwrap_err();
+            let message = refused.to_string();
+            assert!(message.contains(twice), "{message}");
+            assert!(message.contains("+packed=tail:0:7 or +used=even:1:3"));
+            assert!(message.ends_with("each at most once"), "{message}");
         }
     }
 

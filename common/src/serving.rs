@@ -8,6 +8,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The least rows of a page: one box of TMA.
@@ -93,17 +94,25 @@ impl Serving {
     }
 
     /// Reads what follows the extents: `packed=tail:0:7`, `used=even:1:3`, `window=127:0` (`*` for
-    /// no bound), `sinks`, `cap=30`, `page=16`; `None` for another text.
+    /// no bound), `sinks`, `cap=30`, `page=16`; `None` for another text, and for one that says a
+    /// property twice.
     pub fn parse<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut serving = Self::DENSE;
+        let mut said = BTreeSet::new();
         for part in parts {
-            match part.split_once('=') {
-                None if part == "sinks" => serving.sinks = true,
-                Some(("packed", draw)) => serving.lengths = Lengths::Packed(Draw::parse(draw)?),
-                Some(("used", draw)) => serving.lengths = Lengths::Used(Draw::parse(draw)?),
-                Some(("window", window)) => serving.window = Window::parse(window)?,
-                Some(("cap", cap)) => serving.softcap = Some(cap.parse().ok()?),
-                Some(("page", rows)) => serving.page_rows = Some(rows.parse().ok()?),
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            // The lengths are packed or used.
+            let property = if key == "used" { "packed" } else { key };
+            if !said.insert(property) {
+                return None;
+            }
+            match key {
+                "sinks" if part == key => serving.sinks = true,
+                "packed" => serving.lengths = Lengths::Packed(Draw::parse(value)?),
+                "used" => serving.lengths = Lengths::Used(Draw::parse(value)?),
+                "window" => serving.window = Window::parse(value)?,
+                "cap" => serving.softcap = Some(value.parse().ok()?),
+                "page" => serving.page_rows = Some(value.parse().ok()?),
                 _ => return None,
             }
         }
