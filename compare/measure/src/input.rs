@@ -26,8 +26,15 @@ impl FileInput {
     /// Reads and checks `path`: names, types, shapes, and that every value is finite. An error says
     /// what was expected.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let bytes =
-            std::fs::read(path).with_context(|| format!("{}: cannot read it", path.display()))?;
+        let name = path.display();
+        let unread = || format!("{name}: cannot read it");
+        // A device or a pipe may have no end.
+        let is_regular = std::fs::metadata(path).with_context(unread)?.is_file();
+        ensure!(
+            is_regular,
+            "{name}: it is no regular file; expected one in safetensors: write the tensors to one"
+        );
+        let bytes = std::fs::read(path).with_context(unread)?;
         let file = name_of(path);
         Self::parse(&file, &bytes).context(file)
     }
@@ -397,6 +404,15 @@ mod tests {
                 error.contains("not a whole safetensors file"),
                 "{len}: {error}"
             );
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_before_it_is_read() {
+        for endless in ["/dev/zero", "/dev"] {
+            let refused = FileInput::read(Path::new(endless)).unwrap_err();
+            let reason = format!("{endless}: it is no regular file; expected one in safetensors");
+            assert!(refused.to_string().starts_with(&reason), "{refused}");
         }
     }
 
