@@ -261,19 +261,13 @@ unsafe fn run_clusters(
             }
         })
         .collect::<Result<Vec<End>, Fault>>()?;
-    let hazards = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let is_cut_short = ends.iter().any(|end| end.outcome.has_outgrown);
-    if is_cut_short && hazards.is_empty() {
-        let limit = selection.history.unwrap_or_default();
-        return Err(Fault::Outgrown { limit });
-    }
-    let touched = std::mem::take(&mut *locked(&between));
-    Ok(Traced {
+    let traced = Traced {
+        is_cut_short: ends.iter().any(|end| end.outcome.has_outgrown),
         ends,
-        touched,
-        hazards,
-        is_cut_short,
-    })
+        touched: std::mem::take(&mut *locked(&between)),
+        hazards: found.into_inner().unwrap_or_else(PoisonError::into_inner),
+    };
+    traced.checked(selection.history)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -289,6 +283,17 @@ struct Traced {
     /// The hazards within clusters.
     hazards: Hazards,
     is_cut_short: bool,
+}
+
+impl Traced {
+    /// Refuses a launch that was cut short before anything was found.
+    fn checked(self, history: Option<usize>) -> Result<Self, Fault> {
+        if self.is_cut_short && self.hazards.is_empty() {
+            let limit = history.unwrap_or_default();
+            return Err(Fault::Outgrown { limit });
+        }
+        Ok(self)
+    }
 }
 
 /// The end of a cluster, whose first block is `first`.

@@ -8,53 +8,9 @@ use emulator::{Fault, Launch, MAX_DIMENSIONS, Place, Schedule, TensorMapError, T
 use thiserror::Error;
 
 use crate::execute::{Election, Invocation};
-use crate::isa::half::{from_bf16, from_e4m3, from_f16};
+pub use crate::number::ElementType;
 use crate::number::{Number, NumberError};
 use crate::program::Program;
-
-/// The element type of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ElementType {
-    U8,
-    E4m3,
-    F16,
-    Bf16,
-    F32,
-    I32,
-    I64,
-}
-
-impl ElementType {
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::U8 | Self::E4m3 => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 | Self::I32 => 4,
-            Self::I64 => 8,
-        }
-    }
-
-    /// Returns the values of elements.
-    pub fn decode(self, bytes: &[u8]) -> Vec<f64> {
-        let chunks = bytes.chunks_exact(self.bytes());
-        chunks.map(|element| self.value(element)).collect()
-    }
-
-    pub(crate) fn value(self, bytes: &[u8]) -> f64 {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        let bits = u64::from_ne_bytes(word);
-        match self {
-            Self::U8 => bits as f64,
-            Self::E4m3 => from_e4m3(bits as u8).into(),
-            Self::F16 => from_f16(bits as u16).into(),
-            Self::Bf16 => from_bf16(bits as u16).into(),
-            Self::F32 => f32::from_bits(bits as u32).into(),
-            Self::I32 => f64::from(bits as i32),
-            Self::I64 => bits as i64 as f64,
-        }
-    }
-}
 
 /// The content of a buffer before the launch.
 #[derive(Clone, Debug, PartialEq)]

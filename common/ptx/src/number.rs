@@ -1,7 +1,6 @@
 //! Numbers of a launch, and the elements that hold them.
 
-use crate::case::ElementType;
-use crate::isa::half::{from_bf16, from_f16, to_bf16, to_e4m3, to_f16};
+use crate::isa::half::{from_bf16, from_e4m3, from_f16, to_bf16, to_e4m3, to_f16};
 use std::fmt;
 use thiserror::Error;
 
@@ -74,7 +73,49 @@ pub struct NumberError {
     pub element: ElementType,
 }
 
+/// The element type of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementType {
+    U8,
+    E4m3,
+    F16,
+    Bf16,
+    F32,
+    I32,
+    I64,
+}
+
 impl ElementType {
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::E4m3 => 1,
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 | Self::I32 => 4,
+            Self::I64 => 8,
+        }
+    }
+
+    /// Returns the values of elements.
+    pub fn decode(self, bytes: &[u8]) -> Vec<f64> {
+        let chunks = bytes.chunks_exact(self.bytes());
+        chunks.map(|element| self.value(element)).collect()
+    }
+
+    pub(crate) fn value(self, bytes: &[u8]) -> f64 {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        let bits = u64::from_ne_bytes(word);
+        match self {
+            Self::U8 => bits as f64,
+            Self::E4m3 => from_e4m3(bits as u8).into(),
+            Self::F16 => from_f16(bits as u16).into(),
+            Self::Bf16 => from_bf16(bits as u16).into(),
+            Self::F32 => f32::from_bits(bits as u32).into(),
+            Self::I32 => f64::from(bits as i32),
+            Self::I64 => bits as i64 as f64,
+        }
+    }
+
     pub const ALL: [Self; 7] = [
         Self::U8,
         Self::E4m3,

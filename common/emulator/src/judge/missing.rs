@@ -191,25 +191,7 @@ impl AsyncHint {
                  such a wait is missing before this access (and, for other threads, a barrier \
                  after it)"
             }
-            Self::NotFenced if raw.first.how == How::CopyWrite => {
-                "The async proxy sees what a cp.async has written behind a fence_proxy_async() that \
-                 its thread calls once it knows of the copy's end: after its \
-                 cp_async_wait_group, or after it has observed the phase that the copy arrives at. \
-                 A fence before that covers nothing"
-            }
-            Self::NotFenced if raw.second.is_some_and(|side| side.how == How::TmaWrite) => {
-                "What a thread stores before a tma_load into the same bytes may land on top of \
-                 the box, unless that thread's fence_proxy_async() stands between: it is missing \
-                 after the write, in the thread that wrote, and before the barrier at which it \
-                 meets who starts the load (a fence of that one, or one after the barrier, covers \
-                 nothing)"
-            }
-            Self::NotFenced => {
-                "The async proxy does not see what a thread stores before that thread's \
-                 fence_proxy_async(): it is missing after the write, in the thread that wrote, \
-                 and before the barrier at which it meets who starts the read (a fence of that \
-                 one, or one after the barrier, covers nothing)"
-            }
+            Self::NotFenced => not_fenced(raw),
             Self::NoFence => {
                 "The async proxy sees a store only behind a fence.proxy.async that stands between \
                  the two: it is missing in the thread that wrote, after the write (of a cp.async: \
@@ -223,6 +205,26 @@ impl AsyncHint {
             }
         }
     }
+}
+
+/// Returns the words for a write whose own thread has not fenced it.
+fn not_fenced(raw: &Raw) -> &'static str {
+    if raw.first.how == How::CopyWrite {
+        return "The async proxy sees what a cp.async has written behind a fence_proxy_async() \
+                that its thread calls once it knows of the copy's end: after its \
+                cp_async_wait_group, or after it has observed the phase that the copy arrives \
+                at. A fence before that covers nothing";
+    }
+    if raw.second.is_some_and(|side| side.how == How::TmaWrite) {
+        return "What a thread stores before a tma_load into the same bytes may land on top of \
+                the box, unless that thread's fence_proxy_async() stands between: it is missing \
+                after the write, in the thread that wrote, and before the barrier at which it \
+                meets who starts the load (a fence of that one, or one after the barrier, covers \
+                nothing)";
+    }
+    "The async proxy does not see what a thread stores before that thread's fence_proxy_async(): \
+     it is missing after the write, in the thread that wrote, and before the barrier at which it \
+     meets who starts the read (a fence of that one, or one after the barrier, covers nothing)"
 }
 
 impl BoundsHint {

@@ -9,8 +9,8 @@ mod tests;
 use anyhow::{Context, anyhow, bail, ensure};
 use argument::ArgumentEntry;
 pub use expected::Expected;
-use literal::Fill;
-use ptx::case::{Buffer, Case, ElementType, Filling};
+use literal::{Fill, named_element};
+use ptx::case::{Buffer, Case, Filling};
 use ptx::number::Number;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -127,15 +127,6 @@ impl Extent {
         sizes[..list.len()].copy_from_slice(list);
         Ok(sizes)
     }
-}
-
-fn named_element(name: &str) -> anyhow::Result<ElementType> {
-    let mut elements = ElementType::ALL.into_iter();
-    let found = elements.find(|element| element.name() == name);
-    found.with_context(|| {
-        let names = ElementType::ALL.map(ElementType::name).join(", ");
-        format!("`type`: `{name}` is no type; take one of {names}")
-    })
 }
 
 impl BufferEntry {

@@ -1,7 +1,6 @@
 //! The arguments of a launch file.
 
-use super::literal::Written;
-use super::named_element;
+use super::literal::{Written, named_element};
 use anyhow::{Context, bail};
 use ptx::case::{Argument, MapOver, Part};
 use serde::Deserialize;

@@ -1,6 +1,7 @@
 //! Numbers and words of a launch file, as they are written.
 
-use ptx::number::Number;
+use anyhow::Context;
+use ptx::number::{ElementType, Number};
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 
@@ -77,4 +78,14 @@ impl Visitor<'_> for LiteralVisitor {
     fn visit_str<E: Error>(self, word: &str) -> Result<Literal, E> {
         Ok(Literal::Word(word.to_owned()))
     }
+}
+
+/// Returns the element type of this name.
+pub fn named_element(name: &str) -> anyhow::Result<ElementType> {
+    let mut elements = ElementType::ALL.into_iter();
+    let named = elements.find(|element| element.name() == name);
+    named.with_context(|| {
+        let names = ElementType::ALL.map(ElementType::name).join(", ");
+        format!("`type`: `{name}` is no type; take one of {names}")
+    })
 }
