@@ -461,8 +461,6 @@ impl Run {
 
     /// Removes rows.
     pub fn without(mut self, is_gone: impl Fn(&Row) -> bool) -> Self {
-        let is_there = self.table.rows().any(&is_gone);
-        assert!(is_there, "there is no row to remove");
         self.table.retain(|row| !is_gone(row));
         self
     }

@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use crate::cluster::Cluster;
 use crate::schedule::Random;
@@ -730,9 +732,14 @@ fn numbered(ops: Vec<Op>) -> Vec<(usize, Op)> {
     ops.into_iter().enumerate().collect()
 }
 
+/// Returns the configuration of the random tests. Their seed is that of the day: each day brings
+/// other programs, and what passes once passes again on that day.
 fn config() -> ProptestConfig {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let day = since_epoch.map_or(0, |time| time.as_secs() / (24 * 60 * 60));
     ProptestConfig {
         failure_persistence: None,
+        rng_seed: RngSeed::Fixed(day),
         ..ProptestConfig::with_cases(CASES)
     }
 }

@@ -102,6 +102,13 @@ impl Run {
 
 /// Rows that are taken out.
 impl Run {
+    /// Removes rows, of which there has to be one.
+    fn without_any(self, is_gone: impl Fn(&Row) -> bool) -> Self {
+        let is_there = self.table.rows().any(&is_gone);
+        assert!(is_there, "there is no row to remove");
+        self.without(is_gone)
+    }
+
     /// Removes the row of a subject.
     pub fn without_row(mut self, subject: &str, kind: Kind) -> Self {
         let key = Row::new(subject, kind).key();
@@ -112,47 +119,47 @@ impl Run {
 
     /// Removes all rows of a subject, its pairs with slower ones included.
     pub fn without_subject(self, subject: &str) -> Self {
-        self.without(|row| row.subject.as_str() == subject)
+        self.without_any(|row| row.subject.as_str() == subject)
     }
 
     /// Removes all rows of a stage.
     pub fn without_rows_of_stage(self, stage: &str) -> Self {
-        self.without(|row| row.subject.stage() == stage)
+        self.without_any(|row| row.subject.stage() == stage)
     }
 
     /// Removes what a source says.
     pub fn without_source(self, source: Source) -> Self {
-        self.without(|row| row.source() == source)
+        self.without_any(|row| row.source() == source)
     }
 
     /// Keeps what a source says, and nothing else.
     pub fn of_source(self, source: Source) -> Self {
-        self.without(|row| row.source() != source)
+        self.without_any(|row| row.source() != source)
     }
 
     /// Removes the times of two arms against each other.
     pub fn without_pairs(self) -> Self {
-        self.without(|row| row.base().is_some())
+        self.without_any(|row| row.base().is_some())
     }
 
     /// Removes the times of a subject against others.
     pub fn without_pair(self, subject: &str) -> Self {
-        self.without(|row| row.base().is_some() && row.subject.as_str() == subject)
+        self.without_any(|row| row.base().is_some() && row.subject.as_str() == subject)
     }
 
     /// Removes the gates over all cases.
     pub fn without_checks(self) -> Self {
-        self.without(|row| matches!(row.kind, Kind::Checked(_)))
+        self.without_any(|row| matches!(row.kind, Kind::Checked(_)))
     }
 
     /// Removes the counters.
     pub fn without_counters(self) -> Self {
-        self.without(|row| matches!(row.kind, Kind::Counters(_)))
+        self.without_any(|row| matches!(row.kind, Kind::Counters(_)))
     }
 
     /// Removes what was timed on the GPU, alone and in pairs.
     pub fn without_times(self) -> Self {
-        self.without(|row| matches!(row.kind, Kind::Latency(_) | Kind::Pair { .. }))
+        self.without_any(|row| matches!(row.kind, Kind::Latency(_) | Kind::Pair { .. }))
     }
 }
 
