@@ -149,22 +149,15 @@ impl SiteResult {
     }
 }
 
-/// Leaves out every site of `stages`, one at a time, and calls `on_start` before each stage.
-pub fn suppress_each<'a>(
-    stages: &[&'a LoadedStage],
-    presets: Presets,
-    mut on_start: impl FnMut(&'a LoadedStage),
-) -> Suppressed {
+/// Leaves out every site of a stage, one at a time.
+pub fn suppress_each(stage: &LoadedStage, presets: Presets) -> Suppressed {
     let mut suppressed = Suppressed::default();
-    for &stage in stages {
-        on_start(stage);
-        for first in stage.family_variants() {
-            let family = FamilyOfKernels::new(stage, first);
-            match family.suppress_each(presets, &mut suppressed.errors) {
-                Ok(sites) => suppressed.sites.extend(sites),
-                Err(SkippedFamily::Broken(broken)) => suppressed.broken.extend(broken),
-                Err(SkippedFamily::Refused(error)) => suppressed.errors.push(error),
-            }
+    for first in stage.family_variants() {
+        let family = FamilyOfKernels::new(stage, first);
+        match family.suppress_each(presets, &mut suppressed.errors) {
+            Ok(sites) => suppressed.sites.extend(sites),
+            Err(SkippedFamily::Broken(broken)) => suppressed.broken.extend(broken),
+            Err(SkippedFamily::Refused(error)) => suppressed.errors.push(error),
         }
     }
     suppressed

@@ -648,7 +648,7 @@ impl Attention for Synchronised {
 #[test]
 fn each_family_has_its_sites_left_out_or_says_why_not() {
     let stage = LoadedStage::load(&Synchronised(&ORDERED)).unwrap();
-    let tried = suppress_each(&[&stage], Presets::OnePerFamily, |_| ());
+    let tried = suppress_each(&stage, Presets::OnePerFamily);
     let [broken, large, reversed] = &tried.broken[..] else {
         panic!("{tried:?}")
     };
@@ -692,7 +692,7 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
 #[test]
 fn a_listing_that_names_no_site_is_wrong_where_every_preset_is_tried() {
     let stage = LoadedStage::load(&Synchronised(&ORDERED)).unwrap();
-    let errors = suppress_each(&[&stage], Presets::All, |_| ()).errors;
+    let errors = suppress_each(&stage, Presets::All).errors;
     let is_named = errors
         .iter()
         .any(|error| error.contains("entry for scaled, 'commit'"));

@@ -115,8 +115,8 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Returns its bytes, before there are any.
-    fn bytes(&self) -> usize {
+    /// Returns how many bytes it takes.
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Address { .. } => size_of::<u64>(),
             Self::Scalar(element, _) => element.bytes(),

@@ -98,22 +98,7 @@ impl ElementType {
     /// Returns the values of elements.
     pub fn decode(self, bytes: &[u8]) -> Vec<f64> {
         let chunks = bytes.chunks_exact(self.bytes());
-        chunks.map(|element| self.value(element)).collect()
-    }
-
-    pub(crate) fn value(self, bytes: &[u8]) -> f64 {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        let bits = u64::from_ne_bytes(word);
-        match self {
-            Self::U8 => bits as f64,
-            Self::E4m3 => from_e4m3(bits as u8).into(),
-            Self::F16 => from_f16(bits as u16).into(),
-            Self::Bf16 => from_bf16(bits as u16).into(),
-            Self::F32 => f32::from_bits(bits as u32).into(),
-            Self::I32 => f64::from(bits as i32),
-            Self::I64 => bits as i64 as f64,
-        }
+        chunks.map(|element| self.number(element).real()).collect()
     }
 
     pub const ALL: [Self; 7] = [
@@ -209,7 +194,10 @@ impl ElementType {
             Self::U8 => Number::Whole(bits.into()),
             Self::I32 => Number::Whole((bits as i32).into()),
             Self::I64 => Number::Whole((bits as i64).into()),
-            Self::E4m3 | Self::F16 | Self::Bf16 | Self::F32 => Number::Real(self.value(bytes)),
+            Self::E4m3 => Number::Real(from_e4m3(bits as u8).into()),
+            Self::F16 => Number::Real(from_f16(bits as u16).into()),
+            Self::Bf16 => Number::Real(from_bf16(bits as u16).into()),
+            Self::F32 => Number::Real(f32::from_bits(bits as u32).into()),
         }
     }
 

@@ -8,7 +8,7 @@ use common::suppression::{Presets, suppress_each};
 /// sites, but for those that the stage lists as redundant. (`compare selftest` asks the other
 /// presets too.)
 pub fn synchronisation(attention: &'static dyn Attention) {
-    let suppressed = suppress_each(&[&load(attention)], Presets::OnePerFamily, |_| ());
+    let suppressed = suppress_each(&load(attention), Presets::OnePerFamily);
     assert!(suppressed.broken.is_empty(), "{:#?}", suppressed.broken);
     let mut wrong: Vec<_> = suppressed.sites.iter().collect();
     wrong.retain(|site| site.remedy().is_some());

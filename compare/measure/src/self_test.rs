@@ -42,7 +42,7 @@ impl SelfTest<'_> {
             let id = stage.info().id;
             let sites = self.part(id, &mut kept_parts, || {
                 sink.on_start("self-test", id, done + 1, total);
-                let suppressed = suppress_each(&[stage], Presets::OnePerFamily, |_| ());
+                let suppressed = suppress_each(stage, Presets::OnePerFamily);
                 Row::self_test(&[], &suppressed)
             });
             run.extend(sites);

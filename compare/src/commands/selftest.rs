@@ -69,7 +69,7 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
         progress::say(&format!(
             "removing each synchronisation site of {id} (seconds to a minute)"
         ));
-        sites.add(suppress_each(&[stage], Presets::All, |_| ()));
+        sites.add(suppress_each(stage, Presets::All));
     }
     let mut rows = Row::self_test(&faults, &sites);
     match &ladder.gpu {

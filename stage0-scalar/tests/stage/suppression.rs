@@ -33,7 +33,7 @@ impl Attention for Mislisted {
 #[test]
 fn survivors_and_useless_entries_are_reported() {
     let stage = LoadedStage::load(&Mislisted).unwrap();
-    let suppressed = suppress_each(&[&stage], Presets::OnePerFamily, |_| ());
+    let suppressed = suppress_each(&stage, Presets::OnePerFamily);
     let sites = suppressed.sites.iter();
     let wrong: Vec<&SiteResult> = sites.filter(|site| site.remedy().is_some()).collect();
     let [scalar, wmma_qk] = wrong[..] else {

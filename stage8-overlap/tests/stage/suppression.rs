@@ -13,7 +13,7 @@ fn a_site_that_rising_maxima_alone_need_is_killed() {
             && kernel.dtype == Dtype::F16
             && kernel.head_dim == 64
     });
-    let suppressed = suppress_each(&[&stage], Presets::OnePerFamily, |_| ());
+    let suppressed = suppress_each(&stage, Presets::OnePerFamily);
     let words = "named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);";
     let needed = "Preset::LAZY) attn::named_barrier_sync";
     let source = include_str!("../../kernel.cu");

@@ -45,12 +45,9 @@ impl Between {
 
     /// Enters what a cluster has touched of a page.
     pub(super) fn enter(&mut self, cluster: u32, page: &Page) {
-        let shared = self
-            .pages
-            .entry(page.number())
-            .or_insert_with(|| SharedPage {
-                kinds: std::array::from_fn(|_| vec![[NOBODY; 2]; PAGE_BYTES]),
-            });
+        let shared = self.pages.entry(page.number).or_insert_with(|| SharedPage {
+            kinds: std::array::from_fn(|_| vec![[NOBODY; 2]; PAGE_BYTES]),
+        });
         for (kind, firsts) in RunKind::ALL.into_iter().zip(&mut shared.kinds) {
             for (&touch, known) in page.touches(kind).iter().zip(firsts) {
                 if touch != Touch::NOBODY {

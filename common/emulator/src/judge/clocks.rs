@@ -146,6 +146,11 @@ impl Clocks {
         first
     }
 
+    /// Returns the first of these columns, one for each thread; without them, adds some.
+    fn columns_of_threads(&mut self, first: Option<usize>) -> usize {
+        first.unwrap_or_else(|| self.add_columns(self.threads))
+    }
+
     pub(crate) fn agent(&mut self) -> Agent {
         Agent(self.add_columns(1) as u16)
     }
@@ -198,18 +203,12 @@ impl Clocks {
     fn publish_fences(&mut self, thread: u32) {
         let Fenced { number, copies } = std::mem::take(&mut self.unpublished[thread as usize]);
         if number > 0 {
-            let first = match self.fences {
-                Some(column) => column,
-                None => self.add_columns(self.threads),
-            };
+            let first = self.columns_of_threads(self.fences);
             self.fences = Some(first);
             self.row(thread)[first + thread as usize] = number;
         }
         if !copies.is_empty() {
-            let first = match self.fenced_copies {
-                Some(column) => column,
-                None => self.add_columns(self.threads),
-            };
+            let first = self.columns_of_threads(self.fenced_copies);
             self.fenced_copies = Some(first);
             join(&mut self.row(thread)[first..], &copies);
         }
@@ -357,9 +356,7 @@ impl Clocks {
     /// Publishes what came before the copies, but nothing of what the thread did since it issued
     /// the last of them or last synchronised.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
-        if self.copies.is_none() {
-            self.copies = Some(self.add_columns(self.threads));
-        }
+        self.copies = Some(self.columns_of_threads(self.copies));
         self.tell(thread, signal, self.clock(thread) - 1);
     }
 

@@ -45,9 +45,9 @@ pub(crate) const BYTES_PER_BYTE: usize =
 pub(super) struct Page {
     pub(super) number: u32,
     pub(super) cells: Vec<Cell>,
-    pub(super) reads: Vec<Touch>,
-    pub(super) writes: Vec<Touch>,
-    pub(super) strong: Vec<Touch>,
+    reads: Vec<Touch>,
+    writes: Vec<Touch>,
+    strong: Vec<Touch>,
 }
 
 impl Page {
@@ -60,10 +60,6 @@ impl Page {
             strong: touches.clone(),
             writes: touches,
         }
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.number
     }
 
     pub(super) fn touches(&self, kind: RunKind) -> &[Touch] {

@@ -5,12 +5,6 @@ use anyhow::{Context, bail};
 use ptx::case::{Argument, MapOver, Part};
 use serde::Deserialize;
 
-/// The bytes of an address.
-const ADDRESS_BYTES: usize = 8;
-
-/// The bytes of a tensor map.
-const MAP_BYTES: usize = 128;
-
 const KINDS: &str =
     "it is one of `buffer`, `type` with `value`, `map`, `hex`, or `bytes` with `parts`";
 
@@ -140,7 +134,7 @@ fn check_overlaps(parts: &[Part]) -> anyhow::Result<()> {
     let mut sorted: Vec<&Part> = parts.iter().collect();
     sorted.sort_by_key(|part| part.at);
     for pair in sorted.windows(2) {
-        let end = pair[0].at.saturating_add(size(&pair[0].value));
+        let end = pair[0].at.saturating_add(pair[0].value.bytes());
         if pair[1].at < end {
             bail!(
                 "`parts`: the one at {} ends at byte {end}, behind the start of the one at {}: move \
@@ -151,17 +145,6 @@ fn check_overlaps(parts: &[Part]) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns the bytes that an argument takes.
-fn size(argument: &Argument) -> usize {
-    match argument {
-        Argument::Address { .. } => ADDRESS_BYTES,
-        Argument::Scalar(element, _) => element.bytes(),
-        Argument::Map(_) => MAP_BYTES,
-        Argument::Bytes(bytes) => bytes.len(),
-        Argument::Structure { bytes, .. } => *bytes,
-    }
 }
 
 /// Reads bytes of two hexadecimal digits each.
