@@ -32,12 +32,13 @@ struct Ring {
 // Items, Q, and tiles of keys from the last, so that those on the diagonal come first. Rings run on from one item to the next.
 template <class Preset>
 __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Preset::Shared &smem) {
+    auto schedule = Schedule<Preset>::start(launch.params);
     auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
     auto k = attn::PipelineState<Preset::K_SLOTS>::first();
     auto v = attn::PipelineState<Preset::V_SLOTS>::first();
 #pragma unroll 1
-    for (int round = 0;; ++round) {
-        const Item item = item_of<Preset>(launch.params, index_of_round(round));
+    for (;;) {
+        const Item item = schedule.next(launch.params);
         // All warps have read the item before, and its O has left the slot.
         smem.rows.wait_empty(rows);
         smem.items[rows.slot] = item;

@@ -1,5 +1,5 @@
-// Scheduler: which items there are, in which order, and which block takes which. All of it is arithmetic, so that the loading and the
-// computing warpgroups of all blocks agree, and outputs do not depend on who takes what.
+// Scheduler: which items there are, in which order, and which block takes which. All of it is arithmetic: blocks agree without a word, and
+// outputs do not depend on who takes what.
 #pragma once
 
 #include <attn/element.cuh>
@@ -21,49 +21,93 @@ struct Item {
     __device__ __forceinline__ int head_of(int warp) const { return head_q + (warp >> warps_log); }
     __device__ __forceinline__ int row_of(int warp) const { return row + (warp & ((1 << warps_log) - 1)) * 16; }
 };
-static_assert(std::is_trivially_default_constructible_v<Item>, "item_of() makes it");
+static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::item() makes it");
 
-// Item number `index`. Under the causal mask those with the most keys come first, for as many heads at a time as have K and V that
-// stay in L2 together; else head by head. Rows are counted from the sequence's end, so that those which do not exist lie in the tile
-// with the fewest keys.
+// The items of a launch, in sections: under the causal mask of as many heads as have K and V that stay in L2 together, but of two items
+// for each block at least. In a section those with the most keys come first. Without a mask all items are equal, and in one section,
+// head by head.
+//
+// A section takes as many rounds as give each block one of its items; its last one may have fewer items than there are blocks. Rounds
+// go to and fro: who gets the longest of one gets the shortest of the next. The next section starts with the blocks that went without, if
+// its rounds are odd in number, or ends with them, if they are even. That leaves blocks as equal as a counter would from which each takes its
+// next item (README), and needs none.
 template <class Preset>
-__device__ __forceinline__ Item item_of(const AttentionParams &params, int index) {
-    Item item;
-    item.warps_log = 4; // more than there are: all have the same head
-    int heads = 1;      // of a tile: the largest power of two that divides the group
-    const int group = params.heads_q / params.heads_kv;
-    if constexpr (Preset::PACKED) {
-        for (item.warps_log = 3; item.warps_log > 0 && group % (2 * heads) == 0; heads *= 2) --item.warps_log;
+struct Schedule {
+    int heads_log; // a tile has rows of 2 to this power query heads
+    int tiles;     // with rows of the same heads
+    int columns;   // of tiles with the same queries: heads, or groups of them, of all sequences
+    int together;  // columns of a section, but for the last
+    int rounds;    // of a section
+
+    // What the block takes next.
+    int first; // column of the section
+    int round; // of the section
+    int place; // of the block, counted from the one with which the section starts
+
+    static __device__ __forceinline__ Schedule start(const AttentionParams &params) {
+        Schedule schedule;
+        const int group = params.heads_q / params.heads_kv;
+        schedule.heads_log = 0;
+        if constexpr (Preset::PACKED) { // the largest power of two that divides the group, up to one head for each warp
+            while (schedule.heads_log < 3 && group % (2 << schedule.heads_log) == 0) ++schedule.heads_log;
+        }
+        const int queries = Preset::BLOCK_M >> schedule.heads_log, blocks = gridDim.x;
+        schedule.tiles = (params.seq_q + queries - 1) / queries;
+        schedule.columns = (params.heads_q >> schedule.heads_log) * params.batch;
+        schedule.together = schedule.columns;
+        if (params.mask == ATTENTION_CAUSAL) {
+            constexpr int KEYS = (32 << 20) / (2 * Preset::KvTile::ROW_BYTES); // of which K and V take 32 MB
+            const int in_l2 = max(1, KEYS / params.seq_kv) * (group >> schedule.heads_log);
+            const int of_two_rounds = (2 * blocks + schedule.tiles - 1) / schedule.tiles;
+            schedule.together = min(schedule.columns, max(in_l2, of_two_rounds));
+        }
+        schedule.rounds = (schedule.together * schedule.tiles + blocks - 1) / blocks;
+        schedule.first = schedule.round = 0;
+        schedule.place = blockIdx.x;
+        return schedule;
     }
-    const int queries = Preset::BLOCK_M / heads, tiles = (params.seq_q + queries - 1) / queries;
-    const int columns = params.heads_q / heads, all_columns = columns * params.batch; // of tiles with the same queries
-    if (index >= tiles * all_columns) {
+
+    // The block's next item.
+    __device__ __forceinline__ Item next(const AttentionParams &params) {
+        const int blocks = gridDim.x;
+#pragma unroll 1
+        while (first < columns) {
+            const int members = min(together, columns - first);
+#pragma unroll 1
+            while (round < rounds) {
+                const int rank = round * blocks + (round % 2 == 0 ? place : blocks - 1 - place);
+                ++round;
+                if (rank < members * tiles) return item(params, members, rank);
+            }
+            const int last_round = together * tiles - (rounds - 1) * blocks; // items of it, in a whole section
+            place += rounds % 2 == 0 ? last_round : blocks - last_round;
+            if (place >= blocks) place -= blocks;
+            first += together;
+            round = 0;
+        }
+        Item item;
         item.key_tiles = Item::NO_MORE;
         return item;
     }
-    int tile = index % tiles, column = index / tiles;
-    if (params.mask == ATTENTION_CAUSAL) {
-        constexpr int KEYS = (32 << 20) / (2 * Preset::KvTile::ROW_BYTES); // of which K and V take 32 MB
-        const int together = min(all_columns, max(1, KEYS / params.seq_kv) * (group / heads));
-        const int first = index / (together * tiles) * together, members = min(together, all_columns - first);
-        const int rank = index - first * tiles;
-        tile = tiles - 1 - rank / members;
-        column = first + rank % members;
-    }
-    item.batch = column / columns;
-    item.head_q = column % columns * heads;
-    item.head_kv = attn::kv_head(params, item.head_q);
-    item.row = tile * queries - (tiles * queries - (params.seq_q + 15) / 16 * 16);
-    const int key_end = attn::visible_keys(params, min(item.row + queries, params.seq_q) - 1);
-    item.key_tiles = (key_end + Preset::BLOCK_N - 1) / Preset::BLOCK_N;
-    return item;
-}
 
-// The index of this block's item of the round. To and fro: who gets the longest of one round gets the shortest of the next. That
-// leaves blocks as equal as a counter would from which each takes its next item (README), and needs none.
-__device__ __forceinline__ int index_of_round(int round) {
-    const int place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
-    return round * gridDim.x + place;
-}
+  private:
+    // Item number `rank` of the section, which has `members` columns. Rows are counted from the sequence's end, so that those which
+    // do not exist lie in the tile with the fewest keys.
+    __device__ __forceinline__ Item item(const AttentionParams &params, int members, int rank) const {
+        const bool is_causal = params.mask == ATTENTION_CAUSAL;
+        const int tile = is_causal ? tiles - 1 - rank / members : rank % tiles;
+        const int column = is_causal ? first + rank % members : rank / tiles;
+        const int columns_of_sequence = params.heads_q >> heads_log, queries = Preset::BLOCK_M >> heads_log;
+        Item item;
+        item.batch = column / columns_of_sequence;
+        item.head_q = column % columns_of_sequence << heads_log;
+        item.head_kv = attn::kv_head(params, item.head_q);
+        item.row = tile * queries - (tiles * queries - (params.seq_q + 15) / 16 * 16);
+        item.warps_log = Preset::PACKED ? 3 - heads_log : 4; // 4: more warps than there are, all with the same head
+        const int key_end = attn::visible_keys(params, min(item.row + queries, params.seq_q) - 1);
+        item.key_tiles = (key_end + Preset::BLOCK_N - 1) / Preset::BLOCK_N;
+        return item;
+    }
+};
 
 } // namespace

@@ -34,6 +34,11 @@ const PREFILL: &[Where] = &[
     Where::new("cross_512", Dtype::Bf16, Mask::Full),
     Where::new("video_14k", Dtype::Bf16, Mask::Full),
 ];
+/// Long sequences, whose heads are in several sections of the schedule.
+const LONG: &[Where] = &[
+    Where::new("long_16k", Dtype::F16, Mask::Causal),
+    Where::new("long_16k_wide", Dtype::F16, Mask::Causal),
+];
 const MISSION: &[Where] = &[Where::new("mission", Dtype::F16, Mask::Full)];
 const PROMPTS: &[Where] = &[Where::new("prompt_128", Dtype::Bf16, Mask::Causal)];
 const CHUNK_64: &[Where] = &[Where::new("chunk_64", Dtype::Bf16, Mask::Causal)];
@@ -53,7 +58,9 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("persistent", SPREAD, PROMPTS, 1.3),
         Claim::faster_on("persistent", SPREAD, &Where::f16("big_wide"), 1.02),
         Claim::faster_on("persistent", SPREAD, &Where::bf16("big_wide"), 1.02),
+        Claim::faster_on("persistent", SPREAD, LONG, 1.0),
         Claim::over_peers("persistent", PREFILL, 1.0),
+        Claim::over_peers("persistent", LONG, 1.0),
         Claim::over_peers("persistent", &Where::f16("big_wide"), 1.0),
         Claim::over_peers("persistent", &Where::bf16("big_wide"), 1.0),
         Claim::faster_on("packed", SPREAD_PACKED, CHUNK_64, 1.0),
@@ -81,7 +88,7 @@ impl Attention for Persistent {
         true
     }
 
-    /// As `item_of` in kernel.cu has them: tiles of rows, heads or the groups of heads that a tile has, and batch.
+    /// As `Schedule` in schedule.cuh has them: tiles of rows, heads or the groups of heads that a tile has, and batch.
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
         let shape = &problem.shape;
         let heads = if kernel.family == "packed" {
