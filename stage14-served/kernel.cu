@@ -13,43 +13,44 @@
 
 namespace {
 
-// CONSUMERS_ * 64 rows x 128 keys of a tile, with rings of K_SLOTS_ tiles of K and V_SLOTS_ of V.
-template <class Element_, int HEAD_DIM_, int CONSUMERS_, int K_SLOTS_, int V_SLOTS_>
-struct Tiles {
+// What presets choose.
+struct Defaults {
+    static constexpr int CONSUMERS = 2;          // warpgroups that compute, with 64 rows each; one more loads
+    static constexpr int BLOCK_N = 128;          // keys of a tile
+    static constexpr int K_SLOTS = 2, V_SLOTS = 2; // of the rings
+    static constexpr bool Q_IN_REGISTERS = true; // wgmma then reads K alone from shared memory, while TMA writes there
+    static constexpr bool EXACT_OVERLAPS = true; // P·V goes on under an exact softmax, too, for which it takes P's registers
+    static constexpr bool PINGPONG = true;       // warpgroups start products in turns: one multiplies, one has its exponentials
+    static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232; // of a thread: those of the launch, redistributed
+};
+
+template <class Element_, int HEAD_DIM_, class Choice>
+struct Preset : Choice {
     using Element = Element_;
-    static constexpr int HEAD_DIM = HEAD_DIM_;
-    static constexpr int CONSUMERS = CONSUMERS_; // warpgroups that compute, with 64 rows each: two in turns (ping-pong). One more loads
-    static constexpr int BLOCK_N = 128; // keys of a tile
-    static constexpr int K_SLOTS = K_SLOTS_, V_SLOTS = V_SLOTS_; // of the rings
+    static constexpr int HEAD_DIM = HEAD_DIM_, CONSUMERS = Choice::CONSUMERS, BLOCK_N = Choice::BLOCK_N;
     static constexpr int ROW_SLOTS = 2; // tiles of rows: Q on its way or in use, O on its way out
     static constexpr int THREADS = (CONSUMERS + 1) * 128, WARPS = CONSUMERS * 4, BLOCK_M = WARPS * 16; // WARPS: that compute
     using RowTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Shared {
         RowTile row_tiles[ROW_SLOTS]; // Q, then O on its way out
-        KvTile k_tiles[K_SLOTS], v_tiles[V_SLOTS];
+        KvTile k_tiles[Choice::K_SLOTS], v_tiles[Choice::V_SLOTS];
         Ring<ROW_SLOTS> rows;
-        Ring<K_SLOTS> k;
-        Ring<V_SLOTS> v;
-        attn::Mbarrier landed[V_SLOTS]; // TMA has written a tile of V that the mender then makes full
+        Ring<Choice::K_SLOTS> k;
+        Ring<Choice::V_SLOTS> v;
+        attn::Mbarrier landed[Choice::V_SLOTS]; // TMA has written a tile of V that the mender then makes full
         Item items[ROW_SLOTS]; // what the rows are
     };
     static constexpr int Q_BOX_ROWS = 16, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Element::PROBABILITY;
     static constexpr bool LSE = true;
-    // Of a loading and of a computing thread: those of the launch, redistributed. Two warpgroups have enough of them as they are.
-    static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
     static constexpr int TURN_BARRIER = 1; // and the next: a named barrier for each consumer's turn
-    static_assert(K_SLOTS >= 2 && V_SLOTS >= 2, "a tile lands while another is read");
+    static_assert(Choice::K_SLOTS >= 2 && Choice::V_SLOTS >= 2, "a tile lands while another is read");
     static_assert(ROW_SLOTS >= 2, "a slot is freed when the next item has begun");
-    static_assert(CONSUMERS == 1 || CONSUMERS == 2, "two take turns");
-    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512, "a multiprocessor has 64K of them");
+    static_assert(!Choice::PINGPONG || CONSUMERS == 2, "two take turns");
+    static_assert(CONSUMERS == 1 || Choice::LOADER_REGISTERS + CONSUMERS * Choice::CONSUMER_REGISTERS <= 512,
+                  "a multiprocessor has 64K of them");
 };
-template <class Element, int HEAD_DIM>
-using Served128x128 = Tiles<Element, HEAD_DIM, 2, HEAD_DIM == 64 ? 4 : 3, HEAD_DIM == 64 ? 4 : 2>;
-// For decode, whose queries fill few rows: half of the products, and more of the keys on their way.
-template <class Element, int HEAD_DIM>
-using Served64x128 = Tiles<Element, HEAD_DIM, 1, HEAD_DIM == 64 ? 6 : 3, HEAD_DIM == 64 ? 6 : 3>;
 
 // Consumers: the warpgroup number `consumer`, with rows 64 * consumer to 64 * consumer + 63 of each item.
 template <class Preset>
@@ -64,14 +65,18 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
-    uint32_t q_frag[HEAD_DIM / attn::WGMMA_K][4]; // of [64, HEAD_DIM]
+    uint32_t q_frag[Preset::Q_IN_REGISTERS ? HEAD_DIM / attn::WGMMA_K : 1][4]; // of [64, HEAD_DIM]
     attn::RowState state[2]; // of the thread's two rows
     float rescale[2];        // the factor for the output so far
 
-    // The slots of the item, of K of the current tile, and of V of the previous one.
-    auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
-    auto k = attn::PipelineState<Preset::K_SLOTS>::first();
-    auto v = attn::PipelineState<Preset::V_SLOTS>::first();
+    // The slots of the item, and of K of the current tile. V is that of the tile before, in a ring as deep or with a place of its own.
+    auto rows = Place<Preset::ROW_SLOTS>::first();
+    auto k = Place<Preset::K_SLOTS>::first();
+    auto own_v = Place<Preset::V_SLOTS>::first();
+    const auto v = [&] {
+        if constexpr (Preset::K_SLOTS == Preset::V_SLOTS) return k.previous();
+        else return own_v;
+    };
     int stored = -1; // the slot that O may still be leaving
     // Each warp frees what it has read.
     const auto release = [&](auto &ring, int slot) {
@@ -79,18 +84,28 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
     };
     // Two warpgroups alternate over all tiles of all items, those that they do not see included: the other's turn has ended.
     const auto take_turn = [&] {
-        if constexpr (Preset::CONSUMERS == 2) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer);
+        if constexpr (Preset::PINGPONG) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer);
     };
     const auto end_turn = [&] {
-        if constexpr (Preset::CONSUMERS == 1) return;
-        if (consumer == 0) attn::named_barrier_arrive<Preset::TURN_BARRIER + 1, 256>();
-        else attn::named_barrier_arrive<Preset::TURN_BARRIER, 256>();
+        if constexpr (Preset::PINGPONG) {
+            if (consumer == 0) attn::named_barrier_arrive<Preset::TURN_BARRIER + 1, 256>();
+            else attn::named_barrier_arrive<Preset::TURN_BARRIER, 256>();
+        }
     };
     if (consumer == 1) end_turn(); // before its first one: the other begins
+    const auto start_scores = [&] {
+        if constexpr (Preset::Q_IN_REGISTERS) {
+            attn::start_qk(s, q_frag, smem.k_tiles[k.slot()]);
+        } else {
+            int slot = rows.slot();
+            asm volatile("" : "+r"(slot)); // may have changed: else the compiler keeps Q's descriptors, in registers that are needed
+            attn::start_qk(s, smem.row_tiles[slot], consumer * attn::WGMMA_M, smem.k_tiles[k.slot()]);
+        }
+    };
     const auto wait_pv = [&] {
         attn::wgmma_wait<0>(o_acc);
-        release(smem.v, v.slot);
-        v.advance();
+        release(smem.v, v().slot());
+        own_v.advance();
     };
     // TMA has read O: its slot may be filled again.
     const auto release_stored = [&] {
@@ -102,17 +117,18 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
     };
     const auto store = [&] {
         release_stored();
-        start_store<Preset>(served, smem, rows.slot, warp, lane, o_acc, state, scale);
-        stored = rows.slot;
+        start_store<Preset>(served, smem, rows.slot(), warp, lane, o_acc, state, scale);
+        stored = rows.slot();
     };
     // Tiles, from this one down to `first`, that no row of the warpgroup sees.
     const auto skip = [&](int tile, int first) {
 #pragma unroll 1
-        for (; tile >= first; --tile, k.advance(), v.advance()) {
+        for (; tile >= first; --tile, own_v.advance()) {
             smem.k.wait_full(k);
-            smem.v.wait_full(v);
-            release(smem.k, k.slot);
-            release(smem.v, v.slot);
+            release(smem.k, k.slot());
+            k.advance();
+            smem.v.wait_full(v());
+            release(smem.v, v().slot());
             take_turn();
             end_turn();
         }
@@ -121,25 +137,22 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
 #pragma unroll 1
     for (;; rows.advance()) {
         smem.rows.wait_full(rows);
-        const Item item = smem.items[rows.slot];
+        const Item &item = smem.items[rows.slot()];
         if (item.key_tiles == Item::NO_MORE) break;
-        const int warp_row = item.row_of(warp), last_query = item.lengths.queries - 1;
-        KeyRange range[2]; // what the thread's two rows see; those that do not exist see what the last one does
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            range[half] = keys_of_query(served, item.lengths, min(warp_row + lane / 4 + half * 8, last_query));
-        }
-        // Keys that any row of the warpgroup sees, and those that all of them do.
-        const int first_row = item.row_of(consumer * 4), last_row = min(first_row + min(4, 1 << item.warps_log) * 16 - 1, last_query);
-        const KeyRange of_first = keys_of_query(served, item.lengths, first_row);
-        const KeyRange of_last = keys_of_query(served, item.lengths, last_row);
-        const KeyRange to_any = first_row <= last_row ? KeyRange{of_first.begin, of_last.end} : KeyRange{0, 0};
-        const KeyRange to_all = {of_last.begin, of_first.end};
-        const auto is_inside = [&](int tile) { return tile * BLOCK_N >= to_all.begin && (tile + 1) * BLOCK_N <= to_all.end; };
- ATTN_PLACES(at, item.sequence, item.head_of(warp), warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+        const KeyRange to_any = keys_of_any_row(served, item, consumer);
+ ATTN_PLACES(at, item.sequence, item.head_of(warp), item.row_of(warp) + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
         const auto mask_and_softmax = [&](int tile) {
             if (softcap != 0.0f) cap_scores(s, params.softmax_scale / softcap);
-            if (!is_inside(tile)) mask_row_ranges(s, tile * BLOCK_N, range, lane);
+            const KeyRange to_all = keys_of_all_rows(served, item, consumer);
+            if (tile * BLOCK_N < to_all.begin || (tile + 1) * BLOCK_N > to_all.end) {
+                KeyRange range[2]; // what the thread's two rows see; those that do not exist see what the last one does
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int query = min(item.row_of(warp) + lane / 4 + half * 8, item.lengths.queries - 1);
+                    range[half] = keys_of_query(served, item.lengths, query);
+                }
+                mask_row_ranges(s, tile * BLOCK_N, range, lane);
+            }
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
             attn::softmax_rows(s, state, scale_log2, rescale);
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
@@ -161,19 +174,21 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         }
 
         // P of the first tile.
+        if constexpr (Preset::Q_IN_REGISTERS) {
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
-            attn::ldmatrix_x4(q_frag[i], smem.row_tiles[rows.slot].at(warp * 16 + lane % 16, 2 * i + lane / 16));
+            for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
+                attn::ldmatrix_x4(q_frag[i], smem.row_tiles[rows.slot()].at(warp * 16 + lane % 16, 2 * i + lane / 16));
+            }
+            // All lanes have read Q, which O takes the place of; where there are turns, their barrier orders it.
+            if constexpr (!Preset::PINGPONG) __syncwarp();
         }
-        // All lanes have read Q, which O takes the place of; of two warpgroups the turn's barrier orders it.
-        if constexpr (Preset::CONSUMERS == 1) __syncwarp();
         smem.k.wait_full(k);
         take_turn();
-        attn::start_qk(s, q_frag, smem.k_tiles[k.slot]);
+        start_scores();
         end_turn();
         release_stored();
         attn::wgmma_wait<0>(s);
-        release(smem.k, k.slot);
+        release(smem.k, k.slot());
         mask_and_softmax(tile);
         attn::round_rows<Element>(p_frag, s);
         k.advance();
@@ -182,28 +197,29 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
         const auto step = [&](auto exact) {
             constexpr bool EXACT = decltype(exact)::value;
-            smem.v.wait_full(v);
+            smem.v.wait_full(v());
             take_turn();
-            attn::start_qk(s, q_frag, smem.k_tiles[k.slot]);
-            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+            start_scores();
+            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v().slot()]);
             end_turn();
             attn::wgmma_wait<1>(s); // P·V goes on
             bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
+            if constexpr (EXACT && !Preset::EXACT_OVERLAPS) wait_pv();
             if constexpr (EXACT) mask_and_softmax(tile);
             else in_range = attn::exponentials_of_rows(s, state, scale_log2);
             // Here and not at the next product, which may have to wait for its turn: the loader has a slot or two ahead of it.
-            if (in_range) release(smem.k, k.slot);
+            if (in_range) release(smem.k, k.slot());
             // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
             auto next = k;
             next.advance();
             if (tile > last_tile) smem.k.wait_full(next);
-            wait_pv();
+            if constexpr (!EXACT || Preset::EXACT_OVERLAPS) wait_pv();
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
             if (!in_range) { // the warp computes its scores again, for new maxima
-                attn::warp_scores(s, smem.row_tiles[rows.slot], warp * 16, smem.k_tiles[k.slot]);
+                attn::warp_scores(s, smem.row_tiles[rows.slot()], warp * 16, smem.k_tiles[k.slot()]);
                 __syncwarp(); // all lanes have read K, and Q, which O takes the place of
-                release(smem.k, k.slot);
+                release(smem.k, k.slot());
                 attn::softmax_rows(s, state, scale_log2, rescale);
             }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
@@ -213,20 +229,26 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
             attn::round_rows<Element>(p_frag, s);
             k = next;
         };
-        // Behind tiles that some rows see only in part, or before all rows have seen a key and have a maximum: exact, as all capped ones.
-        const auto is_exact = [&] { return softcap != 0.0f || !is_inside(tile) || (tile + 1) * BLOCK_N == to_all.end; };
+        // Lazy are those of the tiles that all rows see in full before which all rows have seen a key and have a maximum; none, if scores
+        // are capped. All others are exact.
+        const KeyRange to_all = keys_of_all_rows(served, item, consumer);
+        const int lazy_end = (to_all.end - 1) / BLOCK_N;
+        const int lazy_begin = softcap != 0.0f ? lazy_end : max(last_tile, (to_all.begin + BLOCK_N - 1) / BLOCK_N);
+        int exact_until = max(last_tile, lazy_end);
         --tile;
 #pragma unroll 1
-        while (tile >= last_tile) {
+        for (;;) {
 #pragma unroll 1
-            for (; tile >= last_tile && is_exact(); --tile) step(std::true_type{});
+            for (; tile >= exact_until; --tile) step(std::true_type{});
+            if (tile < last_tile) break;
 #pragma unroll 1
-            for (; tile >= last_tile && !is_exact(); --tile) step(std::false_type{});
+            for (; tile >= lazy_begin; --tile) step(std::false_type{});
+            exact_until = last_tile;
         }
 
         // P·V of the last tile.
-        smem.v.wait_full(v);
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
+        smem.v.wait_full(v());
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v().slot()]);
         wait_pv();
         skip(last_tile - 1, item.first_tile);
         store();
@@ -248,17 +270,42 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
     // The barriers are initialised.
     __syncthreads();
     if (warpgroup == Preset::CONSUMERS) {
-        if constexpr (Preset::CONSUMERS == 2) attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        if constexpr (Preset::CONSUMERS > 1) attn::give_registers_back<Preset::LOADER_REGISTERS>();
         const int warp = __shfl_sync(0xffffffffu, threadIdx.x % 128 / 32, 0);
         if (warp == 0) load<Preset>(served, smem);
         if (warp == 1) mend<Preset>(smem);
     } else {
-        if constexpr (Preset::CONSUMERS == 2) attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        if constexpr (Preset::CONSUMERS > 1) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         consume<Preset>(served, smem, warpgroup);
     }
 }
+
+// Rows x keys of a tile.
+template <int HEAD_DIM>
+struct Pingpong128x128 : Defaults {
+    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 3, V_SLOTS = HEAD_DIM == 64 ? 4 : 2;
+};
+// Three warpgroups that multiply when they can. They need the registers of Q, and with a wider O those of half of the scores.
+template <int HEAD_DIM>
+struct Wide192x128 : Defaults {
+    static constexpr int CONSUMERS = 3, BLOCK_N = HEAD_DIM == 64 ? 128 : 64;
+    static constexpr int K_SLOTS = 4, V_SLOTS = 4;
+    static constexpr bool Q_IN_REGISTERS = false, EXACT_OVERLAPS = false, PINGPONG = false;
+    static constexpr int LOADER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
+};
+// For decode, whose queries fill few rows: half of the products, and more of the keys on their way.
+template <int HEAD_DIM>
+struct Decode64x128 : Defaults {
+    static constexpr int CONSUMERS = 1, K_SLOTS = HEAD_DIM == 64 ? 6 : 3, V_SLOTS = K_SLOTS;
+    static constexpr bool PINGPONG = false;
+};
+
+template <class Element, int HEAD_DIM> using Served128x128 = Preset<Element, HEAD_DIM, Pingpong128x128<HEAD_DIM>>;
+template <class Element, int HEAD_DIM> using Served192x128 = Preset<Element, HEAD_DIM, Wide192x128<HEAD_DIM>>;
+template <class Element, int HEAD_DIM> using Served64x128 = Preset<Element, HEAD_DIM, Decode64x128<HEAD_DIM>>;
 
 } // namespace
 
 ATTN_SERVED_VARIANT(served, served_128x128, Served128x128)
 ATTN_SERVED_VARIANT(served, served_64x128, Served64x128)
+ATTN_SERVED_VARIANT(served, served_192x128, Served192x128)

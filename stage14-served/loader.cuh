@@ -7,6 +7,20 @@
 
 namespace {
 
+// A slot of a ring, and the parity of the phase that it is in: one register, from which both follow. PipelineState has two, and of
+// registers consumers have none to spare.
+template <int SLOTS>
+struct Place {
+    int step; // from 0 to 2 * SLOTS - 1: two laps
+
+    static __device__ __forceinline__ Place first() { return {0}; }
+    __device__ __forceinline__ int slot() const { return step < SLOTS ? step : step - SLOTS; }
+    __device__ __forceinline__ int parity() const { return step < SLOTS ? 0 : 1; }
+    __device__ __forceinline__ void advance() { step = step + 1 == 2 * SLOTS ? 0 : step + 1; }
+    __device__ __forceinline__ Place previous() const { return {step == 0 ? 2 * SLOTS - 1 : step - 1}; }
+};
+static_assert(std::is_trivially_default_constructible_v<Place<2>>, "first() says where it starts");
+
 // The barriers of tiles that are used again and again. A slot is full when TMA has written it, and empty when all that read it have
 // arrived.
 template <int SLOTS>
@@ -19,12 +33,12 @@ struct Ring {
         for (auto &barrier : empty) attn::mbarrier_init(&barrier, readers);
     }
     // The slot's tile has landed.
-    __device__ __forceinline__ void wait_full(const attn::PipelineState<SLOTS> &at) {
-        attn::mbarrier_wait_tx(&full[at.slot], at.parity);
+    __device__ __forceinline__ void wait_full(const Place<SLOTS> &at) {
+        attn::mbarrier_wait_tx(&full[at.slot()], at.parity());
     }
     // Everybody has read the tile before; in the first lap nobody waits.
-    __device__ __forceinline__ void wait_empty(const attn::PipelineState<SLOTS> &at) {
-        attn::mbarrier_wait_tx(&empty[at.slot], at.parity ^ 1);
+    __device__ __forceinline__ void wait_empty(const Place<SLOTS> &at) {
+        attn::mbarrier_wait_tx(&empty[at.slot()], at.parity() ^ 1);
     }
 };
 
@@ -39,25 +53,25 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
     const int lane = threadIdx.x % 32;
     const int box_rows = serving.pages ? min(serving.page_rows, BLOCK_N) : BLOCK_N; // of K and V
     auto schedule = Schedule<Preset>::start();
-    auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
-    auto k = attn::PipelineState<Preset::K_SLOTS>::first();
-    auto v = attn::PipelineState<Preset::V_SLOTS>::first();
+    auto rows = Place<Preset::ROW_SLOTS>::first();
+    auto k = Place<Preset::K_SLOTS>::first();
+    auto v = Place<Preset::V_SLOTS>::first();
 #pragma unroll 1
     for (int round = 0;; ++round) {
         const Item item = schedule.find(served, index_of_round(round), lane);
         // All warps have read the item before, and its O has left the slot.
         smem.rows.wait_empty(rows);
-        attn::Mbarrier *const full = &smem.rows.full[rows.slot];
+        attn::Mbarrier *const full = &smem.rows.full[rows.slot()];
         const bool has_keys = item.key_tiles > 0;
         if (attn::elect_one()) {
-            smem.items[rows.slot] = item;
+            smem.items[rows.slot()] = item;
             if (has_keys) attn::mbarrier_arrive_expect_tx(full, Preset::RowTile::BYTES);
             else attn::mbarrier_arrive(full); // there is no key to ask for, or no item
         }
         if (item.key_tiles == Item::NO_MORE) return;
         // Rows behind the sequence's end are a neighbour's or zero: nobody stores what becomes of them.
         if (has_keys && lane < Preset::WARPS) {
-            smem.row_tiles[rows.slot].load(launch.q, full, item.q_start + item.row_of(lane), item.head_of(lane), item.q_batch, lane * 16);
+            smem.row_tiles[rows.slot()].load(launch.q, full, item.q_start + item.row_of(lane), item.head_of(lane), item.q_batch, lane * 16);
         }
         rows.advance();
         const int last_tile = item.first_tile + item.key_tiles - 1;
@@ -79,11 +93,11 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
             };
             // Every consumer has read the slot's tile before.
             smem.k.wait_empty(k);
-            copy(smem.k_tiles[k.slot], launch.k, &smem.k.full[k.slot]);
+            copy(smem.k_tiles[k.slot()], launch.k, &smem.k.full[k.slot()]);
             k.advance();
             smem.v.wait_empty(v);
             const bool is_whole = tile < last_tile || item.template keys_of_last_tile<Preset>() >= BLOCK_N;
-            copy(smem.v_tiles[v.slot], launch.v, is_whole ? &smem.v.full[v.slot] : &smem.landed[v.slot]);
+            copy(smem.v_tiles[v.slot()], launch.v, is_whole ? &smem.v.full[v.slot()] : &smem.landed[v.slot()]);
             v.advance();
         }
     }
@@ -96,15 +110,15 @@ template <class Preset>
 __device__ __forceinline__ void mend(typename Preset::Shared &smem) {
     constexpr int BLOCK_N = Preset::BLOCK_N, CHUNKS = Preset::KvTile::ROW_BYTES / 16; // of a row
     const int lane = threadIdx.x % 32;
-    auto rows = attn::PipelineState<Preset::ROW_SLOTS>::first();
+    auto rows = Place<Preset::ROW_SLOTS>::first();
     int slot = 0;     // of V, for the first tile that the item asks for: its last
     int parities = 0; // bit i: that of the phase that landed[i] is in
 #pragma unroll 1
     for (;; rows.advance()) {
         smem.rows.wait_full(rows);
-        const int key_tiles = smem.items[rows.slot].key_tiles, valid = smem.items[rows.slot].template keys_of_last_tile<Preset>();
+        const int key_tiles = smem.items[rows.slot()].key_tiles, valid = smem.items[rows.slot()].template keys_of_last_tile<Preset>();
         __syncwarp(); // all lanes have read the item, which may be followed by another
-        if (attn::elect_one()) attn::mbarrier_arrive(&smem.rows.empty[rows.slot]);
+        if (attn::elect_one()) attn::mbarrier_arrive(&smem.rows.empty[rows.slot()]);
         if (key_tiles == Item::NO_MORE) return;
         if (key_tiles > 0 && valid < BLOCK_N) {
             // TMA has written the tile.

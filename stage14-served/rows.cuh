@@ -7,6 +7,26 @@
 
 namespace {
 
+// The rows of consumer number `consumer`, of 4 warps: its first query, and its last one that exists.
+struct Queries {
+    int first, last;
+};
+__device__ __forceinline__ Queries queries_of(const Item &item, int consumer) {
+    const int first = item.row_of(consumer * 4), rows = min(4, 1 << item.warps_log) * 16;
+    return {first, min(first + rows, item.lengths.queries) - 1};
+}
+// Keys that any of them sees: none, if no row exists.
+__device__ __forceinline__ KeyRange keys_of_any_row(const AttentionServed &served, const Item &item, int consumer) {
+    const Queries queries = queries_of(item, consumer);
+    if (queries.first > queries.last) return {0, 0};
+    return {keys_of_query(served, item.lengths, queries.first).begin, keys_of_query(served, item.lengths, queries.last).end};
+}
+// Keys that all of them see. There is a row.
+__device__ __forceinline__ KeyRange keys_of_all_rows(const AttentionServed &served, const Item &item, int consumer) {
+    const Queries queries = queries_of(item, consumer);
+    return {keys_of_query(served, item.lengths, queries.last).begin, keys_of_query(served, item.lengths, queries.first).end};
+}
+
 // -inf for the keys, from `first_key`, that the thread's two rows do not see. `lane`: of the warp.
 template <int COUNT>
 __device__ __forceinline__ void mask_row_ranges(float (&s)[COUNT], int first_key, const KeyRange (&range)[2], int lane) {

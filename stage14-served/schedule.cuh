@@ -82,10 +82,10 @@ static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::find()
 template <class Preset>
 struct Schedule {
     static constexpr int LEVELS = 16, BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N;
-    static constexpr int MOST_HEADS_LOG = Preset::WARPS == 8 ? 3 : 2; // one for each warp
-    static constexpr int BLOCK_M_LOG = MOST_HEADS_LOG + 4;
+    static constexpr int WARPS_LOG = Preset::WARPS > 8 ? 4 : Preset::WARPS > 4 ? 3 : 2; // 2 to this power, or fewer, are the warps
+    // A tile's heads are at most one for each warp; or one, where halves of the warps are no whole warpgroups.
+    static constexpr int MOST_HEADS_LOG = Preset::WARPS == 1 << WARPS_LOG ? WARPS_LOG : 0;
     static constexpr int PACKED_QUERIES = 64; // at most, of a sequence whose tiles have rows of several heads
-    static_assert(Preset::WARPS == 1 << MOST_HEADS_LOG && BLOCK_M == 1 << BLOCK_M_LOG, "1, 2, 4 or 8 warps have the rows of one head");
 
     // The chunk of 32 sequences, one for each lane, in which the last item was found.
     int level, first; // its level, the longest being 0, and its first sequence
@@ -162,20 +162,21 @@ struct Schedule {
         return (most_tiles(served) + width - 1) / width;
     }
 
-    // How many tiles of the sequence's rows, its first ones, see at most `most` tiles of keys. Monotone in `most`, so that each tile is
+    // How many tiles of the sequence's rows (`queries` each), its first ones, see at most `most` tiles of keys. Monotone in `most`, so that each tile is
     // in one level.
-    static __device__ __forceinline__ int tiles_within(const AttentionServed &served, Lengths of, int rows_log, int tiles, int most) {
+    static __device__ __forceinline__ int tiles_within(const AttentionServed &served, Lengths of, int queries, int tiles, int most) {
         if (most >= window_tiles(served) || of.keys <= most * BLOCK_N) return tiles;
         // Queries before this one see no key behind the last of these tiles.
         const int end = most * BLOCK_N - window_of(served).right - (of.keys - of.queries);
-        return end >= of.queries ? tiles : max(0, end) >> rows_log;
+        return end >= of.queries ? tiles : max(0, end) / queries;
     }
     // Those of this level. Whatever the launch says of its longest sequence, the first level has no upper and the last no lower limit.
     __device__ __forceinline__ TileRange tiles_of_level(const AttentionServed &served, Lengths of, int levels, int width) const {
-        const int rows_log = BLOCK_M_LOG - heads_log_of(served.launch.params.heads_q / served.launch.params.heads_kv, of.queries);
-        const int tiles = (of.queries + (1 << rows_log) - 1) >> rows_log, most = (levels - level) * width;
-        return {level + 1 == levels ? 0 : tiles_within(served, of, rows_log, tiles, most - width),
-                level == 0 ? tiles : tiles_within(served, of, rows_log, tiles, most)};
+        const int group = served.launch.params.heads_q / served.launch.params.heads_kv;
+        const int queries = BLOCK_M >> heads_log_of(group, of.queries); // of a tile
+        const int tiles = (of.queries + queries - 1) / queries, most = (levels - level) * width;
+        return {level + 1 == levels ? 0 : tiles_within(served, of, queries, tiles, most - width),
+                level == 0 ? tiles : tiles_within(served, of, queries, tiles, most)};
     }
 
     // Number `rank` of a sequence's items in the level: for each key head the tiles from the last, and for each of these the heads.
@@ -191,7 +192,7 @@ struct Schedule {
         item.head_kv = rank / of_key_head;
         item.head_q = item.head_kv * group + (in_key_head % columns << heads_log);
         item.row = (tiles.end - 1 - in_key_head / columns) * queries;
-        item.warps_log = MOST_HEADS_LOG - heads_log;
+        item.warps_log = WARPS_LOG - heads_log;
         item.lengths = of;
         const int begin = keys_of_query(served, of, item.row).begin;
         const int end = keys_of_query(served, of, min(item.row + queries, of.queries) - 1).end;

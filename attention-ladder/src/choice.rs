@@ -24,14 +24,20 @@ pub const VARIANTS: &str = include_str!("../choice/variants.txt");
 /// The rows of a tile of `served-64x128`, 16 for each query head or all of one.
 const DECODE_ROWS: usize = 64;
 
+/// The most queries of a sequence whose tiles do not pay with three warpgroups.
+const SHORT_QUERIES: usize = 512;
+
 /// Returns the variant of stage 14 for sequences. Where the queries of all heads that read the same
-/// keys fit into 64 rows, the smaller tile has half of the products and more keys on their way.
+/// keys fit into 64 rows, the smaller tile has half of the products and more keys on their way. Up
+/// to head_dim 96 exponentials take long beside products, which three warpgroups hide.
 pub fn served_variant(problem: &Problem) -> &'static str {
     let shape = &problem.shape;
     let group = shape.heads_q / shape.heads_kv;
     let is_decode = matches!(group, 1 | 2 | 4) && shape.seq_q * group <= DECODE_ROWS;
     if is_decode {
         "served-64x128"
+    } else if shape.head_dim <= 96 && shape.seq_q > SHORT_QUERIES {
+        "served-192x128"
     } else {
         "served-128x128"
     }
@@ -223,6 +229,14 @@ mod tests {
             variant_of("8x32:8x17:500x128+packed=even:1:1"),
             "served-128x128"
         );
+    }
+
+    #[test]
+    fn long_queries_of_narrow_heads_have_three_warpgroups() {
+        assert_eq!(variant_of("1x64:8x513x64"), "served-192x128");
+        assert_eq!(variant_of("16x16x729x72"), "served-192x128");
+        assert_eq!(variant_of("1x64:8x512x64"), "served-128x128");
+        assert_eq!(variant_of("1x32:8x4096x128"), "served-128x128");
     }
 
     #[test]

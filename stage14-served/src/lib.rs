@@ -91,7 +91,8 @@ impl Attention for Served {
         let heads = if shape.seq_q <= PACKED_QUERIES {
             let group = shape.heads_q / shape.heads_kv;
             let warps = kernel.block_m / WARP_ROWS;
-            1 << group.trailing_zeros().min(warps.ilog2())
+            let most = if warps.is_power_of_two() { warps } else { 1 };
+            1 << group.trailing_zeros().min(most.ilog2())
         } else {
             1
         };
