@@ -211,7 +211,9 @@ mod tests {
     #[test]
     fn each_gpu_that_the_report_links_to_has_a_page() {
         let main = timed(US);
-        let other = timed(US).peers("mission", 10.0, &[PeerArm::right("torch-default", 15.0)]);
+        let other = timed(US)
+            .peers("mission", 10.0, &[PeerArm::right("torch-default", 15.0)])
+            .without_flash();
         let reports = [&main, &other].map(|run| verdict::report(View::alone(run)));
         let files = report_files(&reports, Path::new("root"));
         let paths: Vec<_> = files.iter().map(|file| file.path.as_path()).collect();

@@ -683,7 +683,8 @@ fn problems_are_shown_by_kind_and_of_another_gpu_model_what_is_lost() {
         .peers("mission", 10.0, &[torch_default(15.0)])
         .peers("decode_8k", 10.0, &[PeerArm::right("flash-attn-3", 8.0)])
         .peers("1x1x64x64", 10.0, &[PeerArm::right("torch-math", 10.0)])
-        .peers("long", 10.0, &[PeerArm::wrong("torch-math", 8.0)]);
+        .peers("long", 10.0, &[PeerArm::wrong("torch-math", 8.0)])
+        .without_flash();
     let page = markdown(&report::document(
         &report_on(&run),
         &[report_on(&other_run)],

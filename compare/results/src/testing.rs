@@ -606,6 +606,22 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Adds that FlashAttention does not take the problems on which it was not timed.
+    pub fn without_flash(mut self) -> Self {
+        let times: Vec<Row> = self.table.peer_times().cloned().collect();
+        for place in times.iter().filter_map(Row::problem) {
+            for peer in ["flash-attn-3", "flash-attn-4"] {
+                let row = Row::absent_peer(peer, Some(place.clone()), "it does not take it");
+                if self.table.get(&row.key()).is_none() {
+                    self.append(row);
+                }
+            }
+        }
+        self
+    }
+}
+
 /// An arm that is timed in turn with others.
 #[derive(Clone, Copy)]
 pub struct PeerArm<'a> {

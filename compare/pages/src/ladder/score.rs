@@ -6,6 +6,7 @@ use common::timing::Change;
 use results::judge::View;
 use results::judge::peers;
 use results::table::{Figure, ProblemPlace, Row};
+use std::collections::BTreeSet;
 
 /// The most problems that are named.
 const MAX_NAMED: usize = 6;
@@ -13,6 +14,8 @@ const MAX_NAMED: usize = 6;
 /// The fastest peer's time / ours on a problem.
 struct Ratio<'a> {
     figure: Figure,
+    /// The required peers that were not there.
+    absent: Vec<&'static str>,
     peer: &'a Row,
     place: &'a ProblemPlace,
 }
@@ -29,7 +32,9 @@ pub fn score(view: &View<'_>) -> Option<String> {
     let ratios = sorted_ratios(view);
     let lowest = ratios.first()?.figure.value;
     let highest = ratios.last()?.figure.value;
-    let faster = with_outcome(&ratios, Change::Faster);
+    let (faster, partly): (Vec<_>, Vec<_>) = with_outcome(&ratios, Change::Faster)
+        .into_iter()
+        .partition(|ratio| ratio.absent.is_empty());
     let slower = with_outcome(&ratios, Change::Slower);
     let mut undecided = with_outcome(&ratios, Change::Same);
     undecided.extend(with_outcome(&ratios, Change::Ambiguous));
@@ -44,6 +49,17 @@ pub fn score(view: &View<'_>) -> Option<String> {
         if !named.is_empty() {
             line += &format!("; {word}: {}", names(&named));
         }
+    }
+    if !partly.is_empty() {
+        let absent: BTreeSet<&str> = partly
+            .iter()
+            .flat_map(|ratio| ratio.absent.iter().copied())
+            .collect();
+        line += &format!(
+            "; on {} more faster than those that were there, without {}",
+            partly.len(),
+            Vec::from_iter(absent).join(" or ")
+        );
     }
     let missed = peers::missed(view).len();
     if missed > 0 {
@@ -62,6 +78,7 @@ fn sorted_ratios<'a>(view: &'a View<'_>) -> Vec<Ratio<'a>> {
         if let Some(rival) = problem.fastest {
             ratios.push(Ratio {
                 figure: rival.over.estimate(Metric::SpeedupP50),
+                absent: peers::absent(&view.table, problem.ours),
                 peer: rival.time,
                 place: problem.place,
             });
@@ -90,4 +107,21 @@ fn names(ratios: &[&Ratio<'_>]) -> String {
         names.push(format!("and {hidden} more"));
     }
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use results::judge::View;
+    use results::testing::{PeerArm, US, timed};
+
+    #[test]
+    fn a_problem_that_a_required_peer_did_not_take_part_in_is_counted_apart() {
+        let run = timed(US)
+            .peers("long", 10.0, &[PeerArm::right("flash-attn-3", 15.0)])
+            .peers("big", 10.0, &[PeerArm::right("flash-attn-3", 5.0)])
+            .without_flash()
+            .peers("mission", 10.0, &[PeerArm::right("flash-attn-3", 20.0)]);
+        insta::assert_snapshot!(score(&View::alone(&run)).unwrap(), @"our fastest variant is faster than the fastest peer on 1 of 3 problems, from 0.500x to 2.00x; slower: big f16 full (0.500x flash-attn-3); on 1 more faster than those that were there, without flash-attn-4");
+    }
 }

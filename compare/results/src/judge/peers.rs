@@ -5,6 +5,7 @@ use super::best::{self, p50};
 use super::list::{count, distinct, tallied};
 use crate::table::{Figure, ProblemPlace, Row, Subject, Table};
 use common::metric::Metric;
+use common::problem::Dtype;
 use common::timing::Change;
 
 /// The peer that PyTorch chooses by itself.
@@ -84,6 +85,29 @@ pub fn fastest<'a>(
         }
     }
     rivals.into_iter().min_by(|a, b| a.us().total_cmp(&b.us()))
+}
+
+/// The peers without which nobody knows which is the fastest: for halves, and for E4M3. FlashInfer
+/// is not among them: it compiles what it is called for, where nvcc is.
+const REQUIRED: [&str; 2] = ["flash-attn-3", "flash-attn-4"];
+const REQUIRED_OF_E4M3: [&str; 2] = ["flash-attn-3-fp8", "cudnn-fp8"];
+
+/// Returns the required peers that the session of ours has nothing about: neither a time on the
+/// problem nor a reason why they do not take it.
+pub fn absent(table: &Table, ours: &Row) -> Vec<&'static str> {
+    let Some(problem) = ours.problem() else {
+        return Vec::new();
+    };
+    let mut absent = Vec::from(match problem.dtype {
+        Dtype::E4m3 => REQUIRED_OF_E4M3,
+        Dtype::F16 | Dtype::Bf16 => REQUIRED,
+    });
+    for row in arms(table, problem) {
+        if row.session == ours.session {
+            absent.retain(|peer| row.subject.as_str() != *peer);
+        }
+    }
+    absent
 }
 
 impl Rival<'_> {

@@ -74,7 +74,8 @@ pub(super) fn over_family<'a>(
     Some(Evidence { finding, row })
 }
 
-/// Judges a claim by the pair of ours and the fastest peer of the rival's whose output is right.
+/// Judges a claim by the pair of ours and the fastest peer of the rival's whose output is right. It
+/// does not hold where a required peer was not there, which may be faster.
 pub(super) fn over_peer<'a>(
     view: &'a View<'_>,
     stage: &StageMeta,
@@ -85,8 +86,15 @@ pub(super) fn over_peer<'a>(
     let family = Vec::from_iter(stage.family_subjects(&claim.family));
     let ours = peers::ours(view, &claim.place, |row| family.contains(&row.subject))?;
     let fastest = peers::fastest(&view.table, ours, |peer| rival.is(peer.as_str()))?;
+    let mut finding = judge(fastest.over, at_least);
+    let mut absent = peers::absent(&view.table, ours);
+    absent.retain(|peer| rival.is(peer));
+    if finding.verdict == Verdict::Pass && !absent.is_empty() {
+        let reason = format!("{}, without {}", finding.reason, absent.join(" and "));
+        finding = Finding::new(Verdict::Ambiguous, reason);
+    }
     Some(Evidence {
-        finding: judge(fastest.over, at_least),
+        finding,
         row: fastest.over,
     })
 }

@@ -1,6 +1,7 @@
 //! Claims of speed over a family and over peers.
 
 use super::*;
+use common::claim::Rival;
 
 /// The speedups of a pair.
 #[derive(Clone, Copy)]
@@ -456,4 +457,34 @@ fn a_claim_over_peers_of_one_variant_is_judged_by_it_alone() {
     assert!(judged(&run, 1, 2).starts_with("PASS"));
     run.session.stages[1].claims[2].family = "cpasync-32x64".into();
     assert!(judged(&run, 1, 2).starts_with("FAIL"));
+}
+
+/// Returns the verdict of a claim of 1x over the fastest peer.
+fn claim_over_the_fastest(run: &Run) -> Finding {
+    let (view, stage) = (View::alone(run), &run.session.stages[1]);
+    let mut claim = stage.claims[2].clone();
+    claim.relation = Relation::FasterThanPeer {
+        rival: Rival::FastestPeer,
+        at_least: 1.0,
+    };
+    judge(&view, stage, &claim).unwrap().finding
+}
+
+#[test]
+fn a_claim_over_the_fastest_peer_does_not_hold_where_a_required_one_was_not_there() {
+    let run = beside(&[PeerArm::right("flash-attn-3", 12.0)]);
+    let finding = claim_over_the_fastest(&run);
+    assert_eq!(finding.verdict, Verdict::Ambiguous);
+    let reason = finding.reason;
+    assert!(reason.ends_with(", without flash-attn-4"), "{reason}");
+    assert_eq!(
+        claim_over_the_fastest(&run.without_flash()).verdict,
+        Verdict::Pass
+    );
+}
+
+#[test]
+fn a_claim_over_the_fastest_peer_that_fails_needs_no_other() {
+    let run = beside(&[PeerArm::right("flash-attn-3", 9.0)]);
+    assert_eq!(claim_over_the_fastest(&run).verdict, Verdict::Fail);
 }
