@@ -27,10 +27,10 @@ static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::item()
 // for each block at least. In a section those with the most keys come first. Without a mask all items are equal, and in one section,
 // head by head.
 //
-// A section takes as many rounds as give each block one of its items; its last one may have fewer items than there are blocks. Rounds
-// go to and fro: who gets the longest of one gets the shortest of the next. The next section starts with the blocks that went without, if
-// its rounds are odd in number, or ends with them, if they are even. That leaves blocks as equal as a counter would from which each takes its
-// next item (README), and needs none.
+// A section takes as many rounds as give each block one of its items. Rounds go to and fro: who gets the longest of one gets the shortest
+// of the next. The last round has the shortest items, and may have fewer than there are blocks: the next section is turned by as many
+// blocks, so that its last round goes to others. That leaves blocks as equal as a counter would from which each takes its next item
+// (README), and needs none.
 template <class Preset>
 struct Schedule {
     int heads_log; // a tile has rows of 2 to this power query heads

@@ -15,13 +15,14 @@ namespace {
 
 // What presets choose.
 struct Defaults {
-    static constexpr int CONSUMERS = 2;          // warpgroups that compute, with 64 rows each; one more loads
-    static constexpr int BLOCK_N = 128;          // keys of a tile
+    static constexpr int CONSUMERS = 2;            // warpgroups that compute, with 64 rows each; one more loads
+    static constexpr int BLOCK_N = 128;            // keys of a tile
     static constexpr int K_SLOTS = 2, V_SLOTS = 2; // of the rings
-    static constexpr bool Q_IN_REGISTERS = true; // wgmma then reads K alone from shared memory, while TMA writes there
-    static constexpr bool EXACT_OVERLAPS = true; // P·V goes on under an exact softmax, too, for which it takes P's registers
-    static constexpr bool PINGPONG = true;       // warpgroups start products in turns: one multiplies, one has its exponentials
-    static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232; // of a thread: those of the launch, redistributed
+    static constexpr bool Q_IN_REGISTERS = true;   // wgmma then reads K alone from shared memory, while TMA writes there
+    static constexpr bool EXACT_OVERLAPS = true;   // P·V runs under an exact softmax, too; else that waits for it, and has P's registers
+    static constexpr bool PINGPONG = true;         // warpgroups start products in turns: one multiplies, one has its exponentials
+    // Of a loading and of a computing thread: those of the launch, redistributed. One warpgroup has enough of them as they are.
+    static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
 };
 
 template <class Element_, int HEAD_DIM_, class Choice>
@@ -69,7 +70,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
     attn::RowState state[2]; // of the thread's two rows
     float rescale[2];        // the factor for the output so far
 
-    // The slots of the item, and of K of the current tile. V is that of the tile before, in a ring as deep or with a place of its own.
+    // The slots of the item, of K of the current tile, and of V of the tile before: behind K in a ring as deep, else in a place of its own.
     auto rows = Place<Preset::ROW_SLOTS>::first();
     auto k = Place<Preset::K_SLOTS>::first();
     auto own_v = Place<Preset::V_SLOTS>::first();
@@ -98,7 +99,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
             attn::start_qk(s, q_frag, smem.k_tiles[k.slot()]);
         } else {
             int slot = rows.slot();
-            asm volatile("" : "+r"(slot)); // may have changed: else the compiler keeps Q's descriptors, in registers that are needed
+            asm volatile("" : "+r"(slot)); // unknown to the compiler, which would keep eight registers of Q's descriptors for the loop
             attn::start_qk(s, smem.row_tiles[slot], consumer * attn::WGMMA_M, smem.k_tiles[k.slot()]);
         }
     };
@@ -229,8 +230,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
             attn::round_rows<Element>(p_frag, s);
             k = next;
         };
-        // Lazy are those of the tiles that all rows see in full before which all rows have seen a key and have a maximum; none, if scores
-        // are capped. All others are exact.
+        // Lazy: tiles that all rows see in full, once all have seen a key and have a maximum. Exact: all others, and all capped ones.
         const KeyRange to_all = keys_of_all_rows(served, item, consumer);
         const int lazy_end = (to_all.end - 1) / BLOCK_N;
         const int lazy_begin = softcap != 0.0f ? lazy_end : max(last_tile, (to_all.begin + BLOCK_N - 1) / BLOCK_N);
@@ -285,7 +285,7 @@ template <int HEAD_DIM>
 struct Pingpong128x128 : Defaults {
     static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 3, V_SLOTS = HEAD_DIM == 64 ? 4 : 2;
 };
-// Three warpgroups that multiply when they can. They need the registers of Q, and with a wider O those of half of the scores.
+// Three warpgroups that multiply when they can. They have no registers for Q, and beside a wider O none for 128 scores of a row.
 template <int HEAD_DIM>
 struct Wide192x128 : Defaults {
     static constexpr int CONSUMERS = 3, BLOCK_N = HEAD_DIM == 64 ? 128 : 64;

@@ -7,8 +7,7 @@
 
 namespace {
 
-// A slot of a ring, and the parity of the phase that it is in: one register, from which both follow. PipelineState has two, and of
-// registers consumers have none to spare.
+// A slot of a ring and the parity of its phase, in one register. PipelineState takes two, and three consumers have none to spare.
 template <int SLOTS>
 struct Place {
     int step; // from 0 to 2 * SLOTS - 1: two laps

@@ -7,7 +7,7 @@
 
 namespace {
 
-// The rows of consumer number `consumer`, of 4 warps: its first query, and its last one that exists.
+// Of the rows of a consumer, of four warps: the first query, and the last one that exists.
 struct Queries {
     int first, last;
 };
