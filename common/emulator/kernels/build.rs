@@ -47,6 +47,9 @@ const DEVICE_HEADERS: &str = "../../cuda";
 /// The kernel that `cu/reference.cu` includes.
 const REFERENCE: &str = "../../src/reference/attend.cu";
 
+/// The schedule that `cu/schedule.cu` includes.
+const SCHEDULE: &str = "../../../stage13-persistent/schedule.cuh";
+
 fn main() {
     kernel_build::test_kernels("cu/gpu.cu");
     let sources = emulator_sources();
@@ -54,7 +57,15 @@ fn main() {
     let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("kernels.rs");
     std::fs::write(list, format!("kernels! {{ {} }}\n", kernels.join(" "))).unwrap();
     let shim = Path::new("../include");
-    for input in ["build.rs", "cu", "../include", DEVICE_HEADERS, REFERENCE] {
+    let watched = [
+        "build.rs",
+        "cu",
+        "../include",
+        DEVICE_HEADERS,
+        REFERENCE,
+        SCHEDULE,
+    ];
+    for input in watched {
         println!("cargo:rerun-if-changed={input}");
     }
     // Lines for hazards.

@@ -16,6 +16,7 @@ mod named_barrier;
 mod ptx;
 mod reference;
 mod reports;
+mod schedule;
 mod shared_memory;
 mod snippets;
 mod suppression;
