@@ -96,7 +96,7 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, T
         Request::Metrics => vec![Block::Table(metrics::metrics())],
         Request::Gates => vec![Block::Table(metrics::gates())],
         Request::Headline => ladder::headline(main),
-        Request::Ladder => ladder::readme(main),
+        Request::Ladder => ladder::readme(main, reports),
         Request::OfStage { id, detail } => {
             let Some(stage) = main.view.stage(id) else {
                 return Err(TemplateError::Unknown(what.into()));
@@ -431,6 +431,17 @@ mod tests {
             "**mission f16 full (1x8x512x64): 15.0 µs, 35.8 TFLOP/s, 1.33x over stage0, \
              claimed 1.10x: holds.**"
         );
+    }
+
+    #[test]
+    fn a_stage_without_figures_has_those_of_another_gpu_model_below_the_tables() {
+        let is_gone = |row: &Row| row.is_latency() && row.subject.stage() == "stage1-cpasync";
+        let runs = [timed(US).without(is_gone), timed(US)];
+        let reports = runs.each_ref().map(|run| verdict::report(View::alone(run)));
+        let ladder = part("ladder", Path::new("."), &reports).unwrap();
+        let line = "stage1 on an NVIDIA H200: mission f16 full (1x8x512x64): 15.0 µs, 35.8 TFLOP/s, \
+                    1.33x over stage0, claimed 1.10x: holds.";
+        assert_eq!(ladder.lines().last(), Some(line), "{ladder}");
     }
 
     #[test]

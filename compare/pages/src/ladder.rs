@@ -575,8 +575,9 @@ fn time_beside_peer(view: &View<'_>, problem: &Problem<'_>) -> Option<String> {
     ))
 }
 
-/// Returns the README's tables, and what their figures are.
-pub fn readme(report: &Report<'_>) -> Vec<Block> {
+/// Returns the README's tables, what their figures are, and the figures that another GPU model has
+/// of stages that have none here.
+pub fn readme(report: &Report<'_>, reports: &[Report<'_>]) -> Vec<Block> {
     let mut blocks = Vec::new();
     for block in stage_tables(report, Block::strong) {
         blocks.push(match block {
@@ -585,7 +586,34 @@ pub fn readme(report: &Report<'_>) -> Vec<Block> {
         });
     }
     blocks.extend(explanation(report, Detail::Short));
+    for stage in report.view.stages {
+        if !has_figures(report, stage) {
+            blocks.extend(elsewhere(reports, stage).map(Block::paragraph));
+        }
+    }
     blocks
+}
+
+fn has_figures(report: &Report<'_>, stage: &StageMeta) -> bool {
+    places(stage)
+        .iter()
+        .any(|place| timed(report, stage, place).is_some())
+}
+
+/// Returns `stage13 on an NVIDIA H200: mission f16 full (1x8x512x64): 7.62 µs, 70.5 TFLOP/s (10 %)`,
+/// by the first GPU model that has figures of the stage.
+fn elsewhere(reports: &[Report<'_>], stage: &StageMeta) -> Option<String> {
+    let other = reports.iter().find(|other| has_figures(other, stage))?;
+    let mut facts = Vec::new();
+    for place in places(stage) {
+        facts.extend(figures_at(other, stage, &place));
+    }
+    let gpu = other.view.gpu()?;
+    Some(format!(
+        "{} on an {gpu}: {}.",
+        short(&stage.id),
+        facts.join("; ")
+    ))
 }
 
 /// Returns one line of a stage's figures (time, rate and gain at each problem that it is shown at)
