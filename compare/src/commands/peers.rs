@@ -144,7 +144,10 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Measured> {
         ))),
     };
     check_uuid(&hello, device)?;
-    for sentence in newest::outdated(&hello.software) {
+    for sentence in newest::outdated(&hello.software)
+        .into_iter()
+        .chain(hello.missing())
+    {
         say(&format!("warning: {sentence}"));
     }
     let builds = ladder.builds()?;

@@ -4,6 +4,7 @@ use crate::instrument::process;
 use crate::interrupt::is_interrupted;
 use common::problem::{Dtype, Problem};
 use results::judge::list::joined;
+use results::judge::peers;
 use results::table::Row;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -93,6 +94,22 @@ impl Hello {
             .iter()
             .map(|(name, version)| format!("{name} {version}"))
             .collect()
+    }
+
+    /// Returns a sentence for each peer that cannot be called, with what that costs.
+    pub fn missing(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        for row in &self.absent {
+            let peer = row.subject.as_str();
+            let reason = row.note.as_deref().unwrap_or("it cannot be called");
+            let cost = if peers::is_required(peer) {
+                "; what is claimed over the fastest peer stays undecided without it"
+            } else {
+                ""
+            };
+            sentences.push(format!("{peer} is not timed: {reason}{cost}"));
+        }
+        sentences
     }
 }
 
@@ -403,4 +420,37 @@ fn lines(stream: impl Read) -> impl Iterator<Item = String> {
         .split(b'\n')
         .map_while(Result::ok)
         .map(|line| String::from_utf8_lossy(&line).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_cannot_be_called_is_named_with_what_that_costs() {
+        let absent = [
+            (
+                "flash-attn-4",
+                "ModuleNotFoundError: No module named 'cutlass.cute'",
+            ),
+            (
+                "flashinfer",
+                "ModuleNotFoundError: No module named 'flashinfer'",
+            ),
+        ];
+        let hello = Hello {
+            absent: absent
+                .map(|(peer, reason)| Row::absent_peer(peer, None, reason))
+                .into(),
+            ..Hello::default()
+        };
+        assert_eq!(
+            hello.missing(),
+            [
+                "flash-attn-4 is not timed: ModuleNotFoundError: No module named 'cutlass.cute'; what \
+                 is claimed over the fastest peer stays undecided without it",
+                "flashinfer is not timed: ModuleNotFoundError: No module named 'flashinfer'",
+            ]
+        );
+    }
 }

@@ -92,6 +92,11 @@ pub fn fastest<'a>(
 const REQUIRED: [&str; 2] = ["flash-attn-3", "flash-attn-4"];
 const REQUIRED_OF_E4M3: [&str; 2] = ["flash-attn-3-fp8", "cudnn-fp8"];
 
+/// Returns whether nothing is claimed over the fastest peer without this one.
+pub fn is_required(peer: &str) -> bool {
+    REQUIRED.contains(&peer) || REQUIRED_OF_E4M3.contains(&peer)
+}
+
 /// Returns the required peers that the session of ours has nothing about: neither a time on the
 /// problem nor a reason why they do not take it.
 pub fn absent(table: &Table, ours: &Row) -> Vec<&'static str> {
