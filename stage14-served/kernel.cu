@@ -4,6 +4,7 @@
 
 #include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
+#include <attn/ptx/opaque.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/served.cuh>
 #include <attn/wgmma_tile.cuh>
@@ -98,8 +99,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         if constexpr (Preset::Q_IN_REGISTERS) {
             attn::start_qk(s, q_frag, smem.k_tiles[k.slot()]);
         } else {
-            int slot = rows.slot();
-            asm volatile("" : "+r"(slot)); // unknown to the compiler, which would keep eight registers of Q's descriptors for the loop
+            const int slot = attn::opaque(rows.slot()); // else the loop keeps eight registers of Q's descriptors
             attn::start_qk(s, smem.row_tiles[slot], consumer * attn::WGMMA_M, smem.k_tiles[k.slot()]);
         }
     };
