@@ -6,6 +6,7 @@
 #include <attn/ptx/ldmatrix.cuh>
 #include <attn/ptx/mbarrier.cuh>
 #include <attn/ptx/mma.cuh>
+#include <attn/ptx/opaque.cuh>
 
 // in[0]: a[4] of each lane, in[1]: b[2], in[2]: d[4].
 #define MMA(name)                                                                                                      \
@@ -155,3 +156,6 @@ KERNEL(mbarrier_phases) {
     answers[6] = attn::mbarrier_test_wait(barrier, 0);
     answers[7] = attn::mbarrier_test_wait(barrier, 1);
 }
+
+// out[0]: the number of each lane, as it was.
+KERNEL(opaque_values) { out<int32_t>(params)[threadIdx.x] = attn::opaque(threadIdx.x); }

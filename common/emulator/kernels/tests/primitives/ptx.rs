@@ -162,6 +162,13 @@ fn cases() -> Vec<Case> {
     cases.push(named_barrier_case());
     cases.push(pairs_case());
 
+    let lanes: [i32; 32] = from_fn(|lane| lane as i32);
+    cases.push(Case::new(
+        "opaque_values<<<1, 32, 0>>>()",
+        [],
+        bytes_of(&lanes),
+    ));
+
     let answers = bytes_of(&[0, 1, 1, 0, 0, 1, 1, 0].repeat(32));
     cases.push(Case::new("mbarrier_phases<<<1, 32, 8>>>()", [], answers));
 
