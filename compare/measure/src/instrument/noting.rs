@@ -18,7 +18,7 @@ macro_rules! headers {
 }
 
 /// The headers of common/timeline/include, and their text.
-pub const HEADERS: [(&str, &str); 21] = headers![
+pub const HEADERS: [(&str, &str); 22] = headers![
     "attn/cluster.cuh",
     "attn/mapped.cuh",
     "attn/observe.cuh",
@@ -31,6 +31,7 @@ pub const HEADERS: [(&str, &str); 21] = headers![
     "attn/ptx/mbarrier.cuh",
     "attn/ptx/mbarrier_tx.cuh",
     "attn/ptx/mma.cuh",
+    "attn/ptx/opaque.cuh",
     "attn/ptx/setmaxnreg.cuh",
     "attn/ptx/shared_address.cuh",
     "attn/ptx/stmatrix.cuh",
