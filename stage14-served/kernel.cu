@@ -144,6 +144,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
  ATTN_PLACES(at, item.sequence, item.head_of(warp), item.row_of(warp) + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
         const auto mask_and_softmax = [&](int tile) {
             if (softcap != 0.0f) cap_scores(s, params.softmax_scale / softcap);
+            // Computed again for each exact tile: kept over the loop it would take registers that three warpgroups do not have.
             const KeyRange to_all = keys_of_all_rows(served, item, consumer);
             if (tile * BLOCK_N < to_all.begin || (tile + 1) * BLOCK_N > to_all.end) {
                 KeyRange range[2]; // what the thread's two rows see; those that do not exist see what the last one does

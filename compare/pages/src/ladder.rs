@@ -604,25 +604,29 @@ fn has_figures(report: &Report<'_>, stage: &StageMeta) -> bool {
 /// by the first GPU model that has figures of the stage.
 fn elsewhere(reports: &[Report<'_>], stage: &StageMeta) -> Option<String> {
     let other = reports.iter().find(|other| has_figures(other, stage))?;
-    let mut facts = Vec::new();
-    for place in places(stage) {
-        facts.extend(figures_at(other, stage, &place));
-    }
     let gpu = other.view.gpu()?;
     Some(format!(
         "{} on an {gpu}: {}.",
         short(&stage.id),
-        facts.join("; ")
+        facts(other, stage).join("; ")
     ))
+}
+
+/// Returns the stage's figures at each problem that it is shown at and has some.
+fn facts(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
+    let mut facts = Vec::new();
+    for place in places(stage) {
+        facts.extend(figures_at(report, stage, &place));
+    }
+    facts
 }
 
 /// Returns one line of a stage's figures (time, rate and gain at each problem that it is shown at)
 /// and a line of its profile at each of them.
 pub fn figures(report: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
-    let mut facts = Vec::new();
+    let facts = facts(report, stage);
     let mut profiles = Vec::new();
     for place in places(stage) {
-        facts.extend(figures_at(report, stage, &place));
         profiles.extend(profile_line(&report.view, stage, &place));
     }
     let mut blocks = Vec::new();
