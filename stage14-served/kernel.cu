@@ -198,7 +198,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
 
         // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
         const auto step = [&](auto exact) {
-            constexpr bool EXACT = decltype(exact)::value;
+            constexpr bool EXACT = decltype(exact)::value, PV_OVERLAPS = !EXACT || Preset::EXACT_OVERLAPS; // the softmax
             smem.v.wait_full(v());
             take_turn();
             start_scores();
@@ -207,7 +207,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
             attn::wgmma_wait<1>(s); // P·V goes on
             bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-            if constexpr (EXACT && !Preset::EXACT_OVERLAPS) wait_pv();
+            if constexpr (!PV_OVERLAPS) wait_pv();
             if constexpr (EXACT) mask_and_softmax(tile);
             else in_range = attn::exponentials_of_rows(s, state, scale_log2);
             // Here and not at the next product, which may have to wait for its turn: the loader has a slot or two ahead of it.
@@ -216,7 +216,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
             auto next = k;
             next.advance();
             if (tile > last_tile) smem.k.wait_full(next);
-            if constexpr (!EXACT || Preset::EXACT_OVERLAPS) wait_pv();
+            if constexpr (PV_OVERLAPS) wait_pv();
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
             if (!in_range) { // the warp computes its scores again, for new maxima
                 attn::warp_scores(s, smem.row_tiles[rows.slot()], warp * 16, smem.k_tiles[k.slot()]);

@@ -12,7 +12,7 @@ struct Queries {
     int first, last;
 };
 __device__ __forceinline__ Queries queries_of(const Item &item, int consumer) {
-    const int first = item.row_of(consumer * 4), rows = min(4, 1 << item.warps_log) * 16;
+    const int first = item.row_of(consumer * 4), rows = max(16, 64 >> item.heads_log);
     return {first, min(first + rows, item.lengths.queries) - 1};
 }
 // Keys that any of them sees: none, if no row exists.

@@ -56,15 +56,15 @@ struct Item {
 
     int sequence, head_q, head_kv;
     int row;                   // the first query; those behind the sequence's end do not exist
-    int warps_log;             // 2 to this power is the number of warps that have the rows of one query head; others have the next ones'
+    int heads_log;             // 2 to this power is the number of heads: neighbouring warps have rows of neighbouring ones
     int first_tile, key_tiles; // tiles of keys that some row sees; key_tiles may be NO_MORE
     Lengths lengths;           // of the sequence
     int q_batch, q_start;      // where the sequence's rows of Q and O start
     int kv_batch, kv_start;    // where those of K and V do, but for pages
 
     // The query head and first query of the warp's 16 rows.
-    __device__ __forceinline__ int head_of(int warp) const { return head_q + (warp >> warps_log); }
-    __device__ __forceinline__ int row_of(int warp) const { return row + (warp & ((1 << warps_log) - 1)) * 16; }
+    __device__ __forceinline__ int head_of(int warp) const { return head_q + (warp & ((1 << heads_log) - 1)); }
+    __device__ __forceinline__ int row_of(int warp) const { return row + (warp >> heads_log) * 16; }
     // How many rows of the item's last tile of keys are the sequence's: all, if it is BLOCK_N or more.
     template <class Preset>
     __device__ __forceinline__ int keys_of_last_tile() const {
@@ -73,19 +73,18 @@ struct Item {
 };
 static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::find() makes it");
 
-// The items of a launch. Those with the most keys come first: they are in at most LEVELS levels, by how many tiles of keys their rows see.
-// Within a level it goes sequence by sequence, key head by key head, so that items that read the same keys follow one another.
+// The items of a launch. The heaviest come first: they are in at most LEVELS levels, by how many warpgroups have rows of them times how
+// many tiles of keys these see. Within a level it goes sequence by sequence, key head by key head, so that items that read the same keys
+// follow one another.
 //
-// The rows of a sequence that are in one level are neighbours: a later tile of rows sees no fewer keys under a mask that ends at the query,
-// until the window's width limits all of them, so that min(keys that end before, width) never falls. Where the mask begins at the
-// window alone this is the number of keys that the sequence has, and all its items have one level.
+// Only the last tile of a sequence's rows may lack rows for some warpgroups. The others that are in one level are neighbours: a later tile
+// of rows sees no fewer keys under a mask that ends at the query, until the window's width limits all of them, so that min(keys that end
+// before, width) never falls. Where the mask begins at the window alone this is the number of keys that the sequence has, and all have
+// one level.
 template <class Preset>
 struct Schedule {
-    static constexpr int LEVELS = 16, BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N;
-    static constexpr int WARPS_LOG = Preset::WARPS > 8 ? 4 : Preset::WARPS > 4 ? 3 : 2; // 2 to this power, or fewer, are the warps
-    // A tile's heads are at most one for each warp; or one, where halves of the warps are no whole warpgroups.
-    static constexpr int MOST_HEADS_LOG = Preset::WARPS == 1 << WARPS_LOG ? WARPS_LOG : 0;
-    static constexpr int PACKED_QUERIES = 64; // at most, of a sequence whose tiles have rows of several heads
+    static constexpr int LEVELS = 32, BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, WARPGROUPS = Preset::CONSUMERS;
+    static constexpr int MOST_HEADS_LOG = Preset::WARPS % 8 == 0 ? 3 : 2; // of a tile: a power of two that divides its warps
 
     // The chunk of 32 sequences, one for each lane, in which the last item was found.
     int level, first; // its level, the longest being 0, and its first sequence
@@ -96,15 +95,15 @@ struct Schedule {
     // Item number `index`, which is greater than that of the call before. By a whole warp, for each of its lanes.
     __device__ __forceinline__ Item find(const AttentionServed &served, int index, int lane) {
         const AttentionParams &params = served.launch.params;
-        const int width = level_width(served), levels = level_count(served), group = params.heads_q / params.heads_kv;
+        const int heads_log = heads_log_of(params), heaviest = heaviest_item(served, heads_log);
+        const int width = (heaviest + LEVELS - 1) / LEVELS, levels = (heaviest + width - 1) / width;
         Item item;
         item.key_tiles = Item::NO_MORE;
 #pragma unroll 1
         while (level < levels) {
             Lengths own = {0, 0}; // the lane's sequence; behind the last it has no items
             if (first + lane < params.batch) own = lengths_of(served, first + lane);
-            const TileRange own_tiles = tiles_of_level(served, own, levels, width);
-            const int count = (own_tiles.end - own_tiles.begin) * (params.heads_q >> heads_log_of(group, own.queries));
+            const int count = tiles_of_level(served, own, heads_log, levels, width).count() * (params.heads_q >> heads_log);
             int sum = count; // of the lanes up to this one
 #pragma unroll
             for (int step = 1; step < 32; step *= 2) {
@@ -120,7 +119,7 @@ struct Schedule {
                 }
                 const int rank = index - before - __shfl_sync(0xffffffffu, sum - count, source);
                 const Lengths of = {__shfl_sync(0xffffffffu, own.queries, source), __shfl_sync(0xffffffffu, own.keys, source)};
-                return item_of_rank(served, first + source, of, tiles_of_level(served, of, levels, width), rank);
+                return item_of_rank(served, first + source, of, tiles_of_level(served, of, heads_log, levels, width), heads_log, rank);
             }
             before += all;
             first += 32;
@@ -133,66 +132,75 @@ struct Schedule {
     }
 
   private:
-    // Tiles of rows.
-    struct TileRange {
-        int begin, end;
+    // Tiles of a sequence's rows: those from `begin` to `end` - 1, which have rows for all warpgroups, and, if `partial` is 1, the one
+    // behind all of these.
+    struct Tiles {
+        int begin, end, partial;
+        int whole; // of the sequence
+
+        __device__ __forceinline__ int count() const { return end - begin + partial; }
+        // From the last.
+        __device__ __forceinline__ int at(int index) const { return index < partial ? whole : end - 1 - (index - partial); }
     };
 
-    // How many heads, as a power of two, a tile has rows of: short sequences have those of several heads that read the same keys.
-    static __device__ __forceinline__ int heads_log_of(int group, int queries) {
+    // How many heads, as a power of two, a tile has rows of: they read the same keys. The more there are, the fewer queries each has: fewer
+    // keys are in a tile for the sake of some rows, and fewer rows are missing from a sequence's last.
+    static __device__ __forceinline__ int heads_log_of(const AttentionParams &params) {
+        const int group = params.heads_q / params.heads_kv;
         int log = 0;
-        while (queries <= PACKED_QUERIES && log < MOST_HEADS_LOG && group % (2 << log) == 0) ++log;
+        while (log < MOST_HEADS_LOG && group % (2 << log) == 0) ++log;
         return log;
     }
 
     // At least as many tiles of keys as the window lets a tile of rows see.
-    static __device__ __forceinline__ int window_tiles(const AttentionServed &served) {
+    static __device__ __forceinline__ int window_tiles(const AttentionServed &served, int heads_log) {
         const Window window = window_of(served);
-        return (window.left + window.right + BLOCK_M + BLOCK_N - 2) / BLOCK_N + 1;
+        return (window.left + window.right + (BLOCK_M >> heads_log) + BLOCK_N - 2) / BLOCK_N + 1;
     }
-    // At least as many as any item has, and at least one.
-    static __device__ __forceinline__ int most_tiles(const AttentionServed &served) {
-        return max(1, min(window_tiles(served), (served.launch.params.seq_kv + BLOCK_N - 1) / BLOCK_N));
-    }
-    static __device__ __forceinline__ int level_width(const AttentionServed &served) {
-        return (most_tiles(served) + LEVELS - 1) / LEVELS;
-    }
-    static __device__ __forceinline__ int level_count(const AttentionServed &served) {
-        const int width = level_width(served);
-        return (most_tiles(served) + width - 1) / width;
+    // At least as much as any item weighs, and at least a tile of keys for all warpgroups.
+    static __device__ __forceinline__ int heaviest_item(const AttentionServed &served, int heads_log) {
+        const int most_tiles = (served.launch.params.seq_kv + BLOCK_N - 1) / BLOCK_N;
+        return max(1, min(window_tiles(served, heads_log), most_tiles)) * WARPGROUPS;
     }
 
-    // How many tiles of the sequence's rows (`queries` each), its first ones, see at most `most` tiles of keys. Monotone in `most`, so that each tile is
-    // in one level.
-    static __device__ __forceinline__ int tiles_within(const AttentionServed &served, Lengths of, int queries, int tiles, int most) {
-        if (most >= window_tiles(served) || of.keys <= most * BLOCK_N) return tiles;
+    // How many of the sequence's first `tiles` tiles of rows see at most `most` tiles of keys. Monotone in `most`, so that each tile is in
+    // one level.
+    static __device__ __forceinline__ int tiles_within(const AttentionServed &served, Lengths of, int heads_log, int tiles, int most) {
+        if (most >= window_tiles(served, heads_log) || of.keys <= most * BLOCK_N) return tiles;
         // Queries before this one see no key behind the last of these tiles.
         const int end = most * BLOCK_N - window_of(served).right - (of.keys - of.queries);
-        return end >= of.queries ? tiles : max(0, end) / queries;
+        return end >= of.queries ? tiles : min(tiles, max(0, end) / (BLOCK_M >> heads_log));
     }
     // Those of this level. Whatever the launch says of its longest sequence, the first level has no upper and the last no lower limit.
-    __device__ __forceinline__ TileRange tiles_of_level(const AttentionServed &served, Lengths of, int levels, int width) const {
-        const int group = served.launch.params.heads_q / served.launch.params.heads_kv;
-        const int queries = BLOCK_M >> heads_log_of(group, of.queries); // of a tile
-        const int tiles = (of.queries + queries - 1) / queries, most = (levels - level) * width;
-        return {level + 1 == levels ? 0 : tiles_within(served, of, queries, tiles, most - width),
-                level == 0 ? tiles : tiles_within(served, of, queries, tiles, most)};
+    __device__ __forceinline__ Tiles tiles_of_level(const AttentionServed &served, Lengths of, int heads_log, int levels,
+                                                    int width) const {
+        const int queries = BLOCK_M >> heads_log, tiles = (of.queries + queries - 1) / queries;
+        const int of_last = of.queries - (tiles - 1) * queries; // queries
+        const int warpgroups = (((of_last + 15) / 16 << heads_log) + 3) / 4; // that have rows of the last tile
+        const bool is_first = level == 0, is_last = level + 1 == levels;
+        const int most = (levels - level) * width, less = most - width;
+        Tiles in;
+        in.whole = warpgroups == WARPGROUPS ? tiles : tiles - 1;
+        in.begin = is_last ? 0 : tiles_within(served, of, heads_log, in.whole, less / WARPGROUPS);
+        in.end = is_first ? in.whole : tiles_within(served, of, heads_log, in.whole, most / WARPGROUPS);
+        in.partial = in.whole < tiles && (is_first || tiles_within(served, of, heads_log, tiles, most / warpgroups) == tiles)
+                     && (is_last || tiles_within(served, of, heads_log, tiles, less / warpgroups) < tiles);
+        return in;
     }
 
     // Number `rank` of a sequence's items in the level: for each key head the tiles from the last, and for each of these the heads.
-    static __device__ __forceinline__ Item item_of_rank(const AttentionServed &served, int sequence, Lengths of, TileRange tiles,
-                                                        int rank) {
+    static __device__ __forceinline__ Item item_of_rank(const AttentionServed &served, int sequence, Lengths of, Tiles tiles,
+                                                        int heads_log, int rank) {
         const AttentionParams &params = served.launch.params;
         const AttentionServing &serving = served.serving;
-        const int group = params.heads_q / params.heads_kv, heads_log = heads_log_of(group, of.queries);
-        const int columns = group >> heads_log, of_key_head = columns * (tiles.end - tiles.begin);
+        const int group = params.heads_q / params.heads_kv, columns = group >> heads_log, of_key_head = columns * tiles.count();
         const int in_key_head = rank % of_key_head, queries = BLOCK_M >> heads_log;
         Item item;
         item.sequence = sequence;
         item.head_kv = rank / of_key_head;
         item.head_q = item.head_kv * group + (in_key_head % columns << heads_log);
-        item.row = (tiles.end - 1 - in_key_head / columns) * queries;
-        item.warps_log = WARPS_LOG - heads_log;
+        item.row = tiles.at(in_key_head / columns) * queries;
+        item.heads_log = heads_log;
         item.lengths = of;
         const int begin = keys_of_query(served, of, item.row).begin;
         const int end = keys_of_query(served, of, min(item.row + queries, of.queries) - 1).end;

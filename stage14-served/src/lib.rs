@@ -41,9 +41,6 @@ const MISSION: &[Where] = &[Where::new("mission", Dtype::F16, Mask::Full)];
 /// The rows of a tile that a warp has: at least that many of each query head.
 const WARP_ROWS: usize = 16;
 
-/// The most queries of a sequence whose tiles have rows of several heads.
-const PACKED_QUERIES: usize = 64;
-
 const INFO: StageInfo = StageInfo {
     id: "stage14-served",
     idea: "sequences as they are served: packed, padded or in pages, with windows, sinks and \
@@ -88,14 +85,9 @@ impl Attention for Served {
     /// can be: blocks that find none end at once. Tiles are those of `Schedule` in schedule.cuh.
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
         let shape = &problem.shape;
-        let heads = if shape.seq_q <= PACKED_QUERIES {
-            let group = shape.heads_q / shape.heads_kv;
-            let warps = kernel.block_m / WARP_ROWS;
-            let most = if warps.is_power_of_two() { warps } else { 1 };
-            1 << group.trailing_zeros().min(most.ilog2())
-        } else {
-            1
-        };
+        let group = shape.heads_q / shape.heads_kv;
+        let warps = kernel.block_m / WARP_ROWS;
+        let heads = 1 << group.trailing_zeros().min(warps.trailing_zeros());
         let tiles = shape.seq_q.div_ceil(kernel.block_m / heads);
         [tiles, shape.heads_q / heads, shape.batch].map(|size| size as u32)
     }

@@ -47,8 +47,11 @@ const DEVICE_HEADERS: &str = "../../cuda";
 /// The kernel that `cu/reference.cu` includes.
 const REFERENCE: &str = "../../src/reference/attend.cu";
 
-/// The schedule that `cu/schedule.cu` includes.
-const SCHEDULE: &str = "../../../stage13-persistent/schedule.cuh";
+/// The schedules that `cu/schedule.cu` and `cu/served_schedule.cu` include.
+const SCHEDULES: [&str; 2] = [
+    "../../../stage13-persistent/schedule.cuh",
+    "../../../stage14-served/schedule.cuh",
+];
 
 fn main() {
     kernel_build::test_kernels("cu/gpu.cu");
@@ -63,7 +66,8 @@ fn main() {
         "../include",
         DEVICE_HEADERS,
         REFERENCE,
-        SCHEDULE,
+        SCHEDULES[0],
+        SCHEDULES[1],
     ];
     for input in watched {
         println!("cargo:rerun-if-changed={input}");

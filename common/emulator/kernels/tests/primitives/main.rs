@@ -17,6 +17,7 @@ mod ptx;
 mod reference;
 mod reports;
 mod schedule;
+mod served_schedule;
 mod shared_memory;
 mod snippets;
 mod suppression;
