@@ -31,6 +31,7 @@ struct Preset : Choice {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, CONSUMERS = Choice::CONSUMERS, BLOCK_N = Choice::BLOCK_N;
     static constexpr int ROW_SLOTS = 2; // tiles of rows: Q on its way or in use, O on its way out
+    static constexpr int FOUND_SLOTS = 2; // items that the loader will ask for next
     static constexpr int THREADS = (CONSUMERS + 1) * 128, WARPS = CONSUMERS * 4, BLOCK_M = WARPS * 16; // WARPS: that compute
     using RowTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
@@ -42,6 +43,8 @@ struct Preset : Choice {
         Ring<Choice::V_SLOTS> v;
         attn::Mbarrier landed[Choice::V_SLOTS]; // TMA has written a tile of V that the mender then makes full
         Item items[ROW_SLOTS]; // what the rows are
+        Ring<FOUND_SLOTS> found;
+        Item found_items[FOUND_SLOTS];
     };
     static constexpr int Q_BOX_ROWS = 16, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Element::PROBABILITY;
@@ -265,6 +268,7 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
         smem.rows.init(Preset::WARPS + 1); // each stores its own; and the mender
         smem.k.init(Preset::WARPS);
         smem.v.init(Preset::WARPS);
+        smem.found.init(1);
         for (auto &barrier : smem.landed) attn::mbarrier_init(&barrier, 1);
         attn::fence_mbarrier_init();
     }
@@ -275,6 +279,7 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
         const int warp = __shfl_sync(0xffffffffu, threadIdx.x % 128 / 32, 0);
         if (warp == 0) load<Preset>(served, smem);
         if (warp == 1) mend<Preset>(smem);
+        if (warp == 2) find_items<Preset>(served, smem);
     } else {
         if constexpr (Preset::CONSUMERS > 1) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         consume<Preset>(served, smem, warpgroup);

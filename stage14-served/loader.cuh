@@ -1,5 +1,5 @@
-// Loader: one warp finds items and requests what all others read, as far ahead as there are slots; another clears what it brought of
-// somebody else's rows. Preset::Shared has tiles of rows, K and V, the ring of each, and the items that belong to the rows.
+// The warps that compute nothing: one finds items, one requests what all others read, as far ahead as there are slots, and one clears
+// what came of somebody else's rows. Preset::Shared has tiles of rows, K and V, the ring of each, and the items that belong to the rows.
 #pragma once
 
 #include <attn/box_tile.cuh>
@@ -41,7 +41,27 @@ struct Ring {
     }
 };
 
-// Items, Q, and tiles of keys from the last, so that those on the diagonal come first. Rings run on from one item to the next. By a warp:
+// Scheduler: finding an item takes as long as two tiles of keys, since lengths come from L2, and a division follows another. So a warp
+// does nothing else, and has the loader's next item when it asks for one.
+template <class Preset>
+__device__ __forceinline__ void find_items(const AttentionServed &served, typename Preset::Shared &smem) {
+    const int lane = threadIdx.x % 32;
+    auto schedule = Schedule<Preset>::start(served);
+    auto found = Place<Preset::FOUND_SLOTS>::first();
+#pragma unroll 1
+    for (int round = 0;; ++round, found.advance()) {
+        const Item item = schedule.find(served, index_of_round(round), lane);
+        // The loader has read the slot's item before.
+        smem.found.wait_empty(found);
+        if (attn::elect_one()) {
+            smem.found_items[found.slot()] = item;
+            attn::mbarrier_arrive(&smem.found.full[found.slot()]);
+        }
+        if (item.key_tiles == Item::NO_MORE) return;
+    }
+}
+
+// Loader: Q, and tiles of keys from the last, so that those on the diagonal come first. Rings run on from one item to the next. By a warp:
 // one lane says how many bytes will come, and each of several requests a box of them. Bytes may come before they are expected: a phase
 // does not end before the arrival that expects them.
 template <class Preset>
@@ -51,13 +71,16 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
     const AttentionServing &serving = served.serving;
     const int lane = threadIdx.x % 32;
     const int box_rows = serving.pages ? min(serving.page_rows, BLOCK_N) : BLOCK_N; // of K and V
-    auto schedule = Schedule<Preset>::start();
+    auto found = Place<Preset::FOUND_SLOTS>::first();
     auto rows = Place<Preset::ROW_SLOTS>::first();
     auto k = Place<Preset::K_SLOTS>::first();
     auto v = Place<Preset::V_SLOTS>::first();
 #pragma unroll 1
-    for (int round = 0;; ++round) {
-        const Item item = schedule.find(served, index_of_round(round), lane);
+    for (;; found.advance()) {
+        smem.found.wait_full(found);
+        const Item item = smem.found_items[found.slot()];
+        __syncwarp(); // all lanes have read the item, which another one may replace
+        if (attn::elect_one()) attn::mbarrier_arrive(&smem.found.empty[found.slot()]);
         // All warps have read the item before, and its O has left the slot.
         smem.rows.wait_empty(rows);
         attn::Mbarrier *const full = &smem.rows.full[rows.slot()];

@@ -1,5 +1,5 @@
-// Scheduler: which items there are, in which order, and which block takes which. Lengths lie on the device, so that nobody knows how many
-// items there are: a warp counts them on its way, from where it was. Outputs do not depend on who takes what.
+// Which items there are, in which order, and which block takes which. Lengths lie on the device, so that nobody knows how many items
+// there are: a warp counts them on its way, from where it was. Outputs do not depend on who takes what.
 #pragma once
 
 #include <attn/element.cuh>
@@ -86,24 +86,34 @@ struct Schedule {
     static constexpr int LEVELS = 32, BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, WARPGROUPS = Preset::CONSUMERS;
     static constexpr int MOST_HEADS_LOG = Preset::WARPS % 8 == 0 ? 3 : 2; // of a tile: a power of two that divides its warps
 
+    int heads_log; // a tile has rows of 2 to this power query heads
+    int levels;    // of items, by weight
+    int width;     // of a level
+
     // The chunk of 32 sequences, one for each lane, in which the last item was found.
-    int level, first; // its level, the longest being 0, and its first sequence
+    int level, first; // its level, that of the heaviest being 0, and its first sequence
     int before;       // items before those of the chunk in the level
 
-    static __device__ __forceinline__ Schedule start() { return {0, 0, 0}; }
+    static __device__ __forceinline__ Schedule start(const AttentionServed &served) {
+        Schedule schedule;
+        schedule.heads_log = heads_log_of(served.launch.params);
+        const int heaviest = schedule.heaviest_item(served);
+        schedule.width = (heaviest + LEVELS - 1) / LEVELS;
+        schedule.levels = (heaviest + schedule.width - 1) / schedule.width;
+        schedule.level = schedule.first = schedule.before = 0;
+        return schedule;
+    }
 
     // Item number `index`, which is greater than that of the call before. By a whole warp, for each of its lanes.
     __device__ __forceinline__ Item find(const AttentionServed &served, int index, int lane) {
         const AttentionParams &params = served.launch.params;
-        const int heads_log = heads_log_of(params), heaviest = heaviest_item(served, heads_log);
-        const int width = (heaviest + LEVELS - 1) / LEVELS, levels = (heaviest + width - 1) / width;
         Item item;
         item.key_tiles = Item::NO_MORE;
 #pragma unroll 1
         while (level < levels) {
             Lengths own = {0, 0}; // the lane's sequence; behind the last it has no items
             if (first + lane < params.batch) own = lengths_of(served, first + lane);
-            const int count = tiles_of_level(served, own, heads_log, levels, width).count() * (params.heads_q >> heads_log);
+            const int count = tiles_of_level(served, own).count() * (params.heads_q >> heads_log);
             int sum = count; // of the lanes up to this one
 #pragma unroll
             for (int step = 1; step < 32; step *= 2) {
@@ -119,7 +129,7 @@ struct Schedule {
                 }
                 const int rank = index - before - __shfl_sync(0xffffffffu, sum - count, source);
                 const Lengths of = {__shfl_sync(0xffffffffu, own.queries, source), __shfl_sync(0xffffffffu, own.keys, source)};
-                return item_of_rank(served, first + source, of, tiles_of_level(served, of, heads_log, levels, width), heads_log, rank);
+                return item_of_rank(served, first + source, of, tiles_of_level(served, of), rank);
             }
             before += all;
             first += 32;
@@ -153,27 +163,26 @@ struct Schedule {
     }
 
     // At least as many tiles of keys as the window lets a tile of rows see.
-    static __device__ __forceinline__ int window_tiles(const AttentionServed &served, int heads_log) {
+    __device__ __forceinline__ int window_tiles(const AttentionServed &served) const {
         const Window window = window_of(served);
         return (window.left + window.right + (BLOCK_M >> heads_log) + BLOCK_N - 2) / BLOCK_N + 1;
     }
     // At least as much as any item weighs, and at least a tile of keys for all warpgroups.
-    static __device__ __forceinline__ int heaviest_item(const AttentionServed &served, int heads_log) {
+    __device__ __forceinline__ int heaviest_item(const AttentionServed &served) const {
         const int most_tiles = (served.launch.params.seq_kv + BLOCK_N - 1) / BLOCK_N;
-        return max(1, min(window_tiles(served, heads_log), most_tiles)) * WARPGROUPS;
+        return max(1, min(window_tiles(served), most_tiles)) * WARPGROUPS;
     }
 
     // How many of the sequence's first `tiles` tiles of rows see at most `most` tiles of keys. Monotone in `most`, so that each tile is in
     // one level.
-    static __device__ __forceinline__ int tiles_within(const AttentionServed &served, Lengths of, int heads_log, int tiles, int most) {
-        if (most >= window_tiles(served, heads_log) || of.keys <= most * BLOCK_N) return tiles;
+    __device__ __forceinline__ int tiles_within(const AttentionServed &served, Lengths of, int tiles, int most) const {
+        if (most >= window_tiles(served) || of.keys <= most * BLOCK_N) return tiles;
         // Queries before this one see no key behind the last of these tiles.
         const int end = most * BLOCK_N - window_of(served).right - (of.keys - of.queries);
         return end >= of.queries ? tiles : min(tiles, max(0, end) / (BLOCK_M >> heads_log));
     }
     // Those of this level. Whatever the launch says of its longest sequence, the first level has no upper and the last no lower limit.
-    __device__ __forceinline__ Tiles tiles_of_level(const AttentionServed &served, Lengths of, int heads_log, int levels,
-                                                    int width) const {
+    __device__ __forceinline__ Tiles tiles_of_level(const AttentionServed &served, Lengths of) const {
         const int queries = BLOCK_M >> heads_log, tiles = (of.queries + queries - 1) / queries;
         const int of_last = of.queries - (tiles - 1) * queries; // queries
         const int warpgroups = (((of_last + 15) / 16 << heads_log) + 3) / 4; // that have rows of the last tile
@@ -181,16 +190,15 @@ struct Schedule {
         const int most = (levels - level) * width, less = most - width;
         Tiles in;
         in.whole = warpgroups == WARPGROUPS ? tiles : tiles - 1;
-        in.begin = is_last ? 0 : tiles_within(served, of, heads_log, in.whole, less / WARPGROUPS);
-        in.end = is_first ? in.whole : tiles_within(served, of, heads_log, in.whole, most / WARPGROUPS);
-        in.partial = in.whole < tiles && (is_first || tiles_within(served, of, heads_log, tiles, most / warpgroups) == tiles)
-                     && (is_last || tiles_within(served, of, heads_log, tiles, less / warpgroups) < tiles);
+        in.begin = is_last ? 0 : tiles_within(served, of, in.whole, less / WARPGROUPS);
+        in.end = is_first ? in.whole : tiles_within(served, of, in.whole, most / WARPGROUPS);
+        in.partial = in.whole < tiles && (is_first || tiles_within(served, of, tiles, most / warpgroups) == tiles)
+                     && (is_last || tiles_within(served, of, tiles, less / warpgroups) < tiles);
         return in;
     }
 
     // Number `rank` of a sequence's items in the level: for each key head the tiles from the last, and for each of these the heads.
-    static __device__ __forceinline__ Item item_of_rank(const AttentionServed &served, int sequence, Lengths of, Tiles tiles,
-                                                        int heads_log, int rank) {
+    __device__ __forceinline__ Item item_of_rank(const AttentionServed &served, int sequence, Lengths of, Tiles tiles, int rank) const {
         const AttentionParams &params = served.launch.params;
         const AttentionServing &serving = served.serving;
         const int group = params.heads_q / params.heads_kv, columns = group >> heads_log, of_key_head = columns * tiles.count();

@@ -32,7 +32,7 @@ KERNEL(served_schedule) {
     }
     const int total = serving.q_starts[of.batch], lane = threadIdx.x;
     auto *const products = out<int32_t>(params), *const taken = products + gridDim.x;
-    auto schedule = Schedule<Tiles>::start();
+    auto schedule = Schedule<Tiles>::start(problem);
     for (int round = 0;; ++round) {
         const Item item = schedule.find(problem, index_of_round(round), lane);
         if (item.key_tiles == Item::NO_MORE) break;
