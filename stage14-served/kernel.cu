@@ -287,17 +287,23 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
 }
 
 // Rows x keys of a tile.
-template <int HEAD_DIM>
 struct Pingpong128x128 : Defaults {
-    static constexpr int K_SLOTS = HEAD_DIM == 64 ? 4 : 3, V_SLOTS = HEAD_DIM == 64 ? 4 : 2;
+    static constexpr int K_SLOTS = 3;
 };
-// Three warpgroups that multiply when they can. They have no registers for Q, and beside a wider O none for 128 scores of a row.
-template <int HEAD_DIM>
-struct Wide192x128 : Defaults {
-    static constexpr int CONSUMERS = 3, BLOCK_N = HEAD_DIM == 64 ? 128 : 64;
-    static constexpr int K_SLOTS = 4, V_SLOTS = 4;
+// Three warpgroups that multiply when they can. They have no registers for Q.
+struct Wide192 : Defaults {
+    static constexpr int CONSUMERS = 3, K_SLOTS = 4, V_SLOTS = 4;
     static constexpr bool Q_IN_REGISTERS = false, EXACT_OVERLAPS = false, PINGPONG = false;
     static constexpr int LOADER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
+};
+// Beside a wider O they have no registers for 128 scores of a row.
+struct Wide192x64 : Wide192 {
+    static constexpr int BLOCK_N = 64;
+};
+// For narrow windows: beside a narrow O and 64 scores they have registers for Q.
+struct Narrow192x64 : Wide192x64 {
+    static constexpr int K_SLOTS = 6, V_SLOTS = 6;
+    static constexpr bool Q_IN_REGISTERS = true, EXACT_OVERLAPS = true;
 };
 // For decode, whose queries fill few rows: half of the products, and more of the keys on their way.
 template <int HEAD_DIM>
@@ -306,12 +312,14 @@ struct Decode64x128 : Defaults {
     static constexpr bool PINGPONG = false;
 };
 
-template <class Element, int HEAD_DIM> using Served128x128 = Preset<Element, HEAD_DIM, Pingpong128x128<HEAD_DIM>>;
-template <class Element, int HEAD_DIM> using Served192x128 = Preset<Element, HEAD_DIM, Wide192x128<HEAD_DIM>>;
+template <class Element, int HEAD_DIM>
+using Served128x128 = Preset<Element, HEAD_DIM, std::conditional_t<HEAD_DIM == 64, Wide192, Pingpong128x128>>;
+template <class Element, int HEAD_DIM>
+using Served192x64 = Preset<Element, HEAD_DIM, std::conditional_t<HEAD_DIM == 64, Narrow192x64, Wide192x64>>;
 template <class Element, int HEAD_DIM> using Served64x128 = Preset<Element, HEAD_DIM, Decode64x128<HEAD_DIM>>;
 
 } // namespace
 
 ATTN_SERVED_VARIANT(served, served_128x128, Served128x128)
 ATTN_SERVED_VARIANT(served, served_64x128, Served64x128)
-ATTN_SERVED_VARIANT(served, served_192x128, Served192x128)
+ATTN_SERVED_VARIANT(served, served_192x64, Served192x64)

@@ -24,22 +24,38 @@ pub const VARIANTS: &str = include_str!("../choice/variants.txt");
 /// The rows of a tile of `served-64x128`, 16 for each query head or all of one.
 const DECODE_ROWS: usize = 64;
 
-/// The most queries of a sequence whose tiles do not pay with three warpgroups.
-const SHORT_QUERIES: usize = 512;
+/// The head_dim up to which tiles of 128 keys leave registers for three warpgroups.
+const NARROW_HEAD_DIM: usize = 64;
+
+/// The most keys of a window that pays with tiles of 64 of them.
+const NARROW_WINDOW: u32 = 512;
 
 /// Returns the variant of stage 14 for sequences. Where the queries of all heads that read the same
-/// keys fit into 64 rows, the smaller tile has half of the products and more keys on their way. For
-/// long queries three warpgroups hide more of the exponentials than two in turns.
+/// keys fit into 64 rows, the smaller tile has half of the products and more keys on their way. All
+/// else goes to three warpgroups, which hide exponentials better than two in turns.
 pub fn served_variant(problem: &Problem) -> &'static str {
     let shape = &problem.shape;
     let group = shape.heads_q / shape.heads_kv;
     let is_decode = matches!(group, 1 | 2 | 4) && shape.seq_q * group <= DECODE_ROWS;
     if is_decode {
         "served-64x128"
-    } else if shape.seq_q > SHORT_QUERIES {
-        "served-192x128"
-    } else {
+    } else if shape.head_dim <= NARROW_HEAD_DIM && !has_narrow_window(problem) {
         "served-128x128"
+    } else {
+        "served-192x64"
+    }
+}
+
+/// Whether each query sees at most [`NARROW_WINDOW`] keys.
+fn has_narrow_window(problem: &Problem) -> bool {
+    let window = problem.shape.serving.window;
+    let right = match problem.mask {
+        Mask::Causal => Some(0),
+        Mask::Full => window.right,
+    };
+    match (window.left, right) {
+        (Some(left), Some(right)) => left.saturating_add(right) < NARROW_WINDOW,
+        _ => false,
     }
 }
 
@@ -216,7 +232,7 @@ mod tests {
 
     /// Eight heads would read their keys twice, three would leave rows of a tile empty.
     #[test]
-    fn other_groups_and_longer_queries_have_the_large_tile() {
+    fn other_groups_and_longer_queries_have_a_large_tile() {
         assert_eq!(
             variant_of("8x64:8x1:500x64+packed=even:1:1"),
             "served-128x128"
@@ -227,16 +243,23 @@ mod tests {
         );
         assert_eq!(
             variant_of("8x32:8x17:500x128+packed=even:1:1"),
-            "served-128x128"
+            "served-192x64"
         );
     }
 
     #[test]
-    fn long_queries_have_three_warpgroups() {
-        assert_eq!(variant_of("1x64:8x513x64"), "served-192x128");
-        assert_eq!(variant_of("16x16x729x72"), "served-192x128");
-        assert_eq!(variant_of("1x32:8x4096x128"), "served-192x128");
-        assert_eq!(variant_of("1x64:8x512x64"), "served-128x128");
+    fn wide_heads_and_narrow_windows_have_tiles_of_64_keys() {
+        assert_eq!(variant_of("16x16x729x72"), "served-192x64");
+        assert_eq!(variant_of("1x32:8x4096x128"), "served-192x64");
+        assert_eq!(variant_of("1x64:8x4096x64+window=127:*"), "served-192x64");
+        assert_eq!(variant_of("1x64:8x4096x64+window=511:*"), "served-192x64");
+    }
+
+    #[test]
+    fn narrow_heads_have_tiles_of_128_keys() {
+        assert_eq!(variant_of("1x64:8x4096x64"), "served-128x128");
+        assert_eq!(variant_of("1x64:8x4096x64+window=512:*"), "served-128x128");
+        assert_eq!(variant_of("1x64:8x4096x40"), "served-128x128");
     }
 
     #[test]
