@@ -16,7 +16,7 @@ use pages::files::{self, Rendered};
 use results::judge::View;
 use results::judge::best::p50;
 use results::judge::diff;
-use results::judge::list::{count, grouped, joined};
+use results::judge::list::{count, distinct, grouped, joined};
 use results::judge::missing::Missing;
 use results::judge::peers;
 use results::judge::state::{self, unsanitized};
@@ -51,7 +51,7 @@ const METRICS_OF_SLOWER_VARIANTS: [Metric; 6] = [
 const EXAMPLES: &str = "\
 Merges runs into the table of their GPU model below results/: a row replaces the row of the same \
 key, and what the sources no longer
-declare goes. Then it renders as `compare render` does. Refused, by name: a run whose cases are \
+declare goes. Of a run that was stopped after its cases, what it timed is kept. Then it renders as `compare render` does. Refused, by name: a run whose cases are \
 incomplete, of another
 GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a run of \
 tier T1 of machine code that has not
@@ -411,16 +411,17 @@ fn refuse_other_gpu(run: &Run, table: Option<&Table>) -> anyhow::Result<()> {
 }
 
 /// Refuses a run that fails or lacks something. Returns what it changes in a table that is there.
-fn judge(run: &Run, runs: &[Run], committed: &Table) -> anyhow::Result<Option<String>> {
+fn judge(run: &Run, runs: &[Run], committed: &Table) -> anyhow::Result<Vec<String>> {
     let report = report_of_run(run, committed);
     refuse_failures(run, &report)?;
     refuse_unsanitized(run, runs, &report)?;
     refuse_failed_self_test(run)?;
     refuse_missing(run, &report)?;
     refuse_failed_claims(run, &report)?;
-    Ok(report
-        .since
-        .map(|since| of_differences(&since.changes).to_string()))
+    let since = report.since.as_ref();
+    let mut lines: Vec<String> = untimed(run, &report).into_iter().collect();
+    lines.extend(since.map(|since| of_differences(&since.changes).to_string()));
+    Ok(lines)
 }
 
 fn refuse_failures(run: &Run, report: &Report<'_>) -> anyhow::Result<()> {
@@ -476,14 +477,41 @@ fn refuse_failed_self_test(run: &Run) -> anyhow::Result<()> {
     )
 }
 
+/// Refuses a run that lacks what it should have measured. Of one that was stopped after its cases, the pairs that it
+/// timed are kept: the table says of the claims about others that nobody measured them.
 fn refuse_missing(run: &Run, report: &Report<'_>) -> anyhow::Result<()> {
+    let lacking = report
+        .required()
+        .filter(|missing| !(is_stopped(run) && missing.is_timing));
     refuse_if_any(
-        report.required().map(Missing::to_string),
+        lacking.map(Missing::to_string),
         &format!(
             "{} lacks what it should have measured; run again what is missing",
             run.session.name
         ),
     )
+}
+
+fn is_stopped(run: &Run) -> bool {
+    matches!(run.session.progress, Progress::Partial { .. })
+}
+
+/// Returns how many claims a stopped run did not come to, and the command that measures them.
+fn untimed(run: &Run, report: &Report<'_>) -> Option<String> {
+    let lacking = report.required().filter(|missing| missing.is_timing);
+    let stages: Vec<&str> = lacking
+        .filter_map(|missing| missing.stage.as_deref())
+        .collect();
+    let first = stages.first()?;
+    is_stopped(run).then(|| {
+        format!(
+            "{} was stopped before it timed {}, first of {first}: `compare --full --stages {}` \
+             measures them",
+            run.session.name,
+            count(stages.len(), "claim", "claims"),
+            joined(distinct(stages.iter().copied()), ",")
+        )
+    })
 }
 
 /// Refuses claims that fail and are not on record, with the entry that would record each.

@@ -20,6 +20,8 @@ pub struct Missing {
     pub required: bool,
     /// The stage that lacks it, if it is one stage's.
     pub stage: Option<String>,
+    /// Whether it is the timing of a pair.
+    pub is_timing: bool,
 }
 
 impl Missing {
@@ -29,6 +31,7 @@ impl Missing {
             why: why.into(),
             required: true,
             stage: None,
+            is_timing: false,
         }
     }
 
@@ -108,6 +111,7 @@ fn untested(view: &View<'_>) -> Vec<Missing> {
                 why: judged.reason.clone(),
                 required: view.run.is_none(),
                 stage: None,
+                is_timing: false,
             });
         }
     }
@@ -194,6 +198,7 @@ fn of_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {
         why: claimed.finding.reason.clone(),
         required: is_measured && view.is_whole(),
         stage: Some(claimed.stage.clone()),
+        is_timing: false,
     })
 }
 
@@ -210,7 +215,10 @@ fn of_speed_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {
     } else {
         Missing::optional(claimed.title(), "`--full` times it")
     };
-    Some(missing.in_stage(&claimed.stage))
+    Some(Missing {
+        is_timing: true,
+        ..missing.in_stage(&claimed.stage)
+    })
 }
 
 /// Returns the stages of which a run can tell what problems they support: none if flags selected

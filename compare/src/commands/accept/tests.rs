@@ -65,6 +65,43 @@ fn an_interrupted_run_is_refused() {
     );
 }
 
+/// Ctrl-C while pairs are timed loses nothing that came before.
+#[test]
+fn a_run_that_was_stopped_after_its_cases_is_accepted_and_says_what_it_did_not_time() {
+    let stopped = good().without_pair(CPASYNC).partial(10, 10);
+    let merged = merge_into(&Results::default(), &stopped).unwrap();
+    assert!(
+        merged.lines.contains(&format!(
+            "20261120T183000Z-linux was stopped before it timed 1 claim, first of \
+             stage1-cpasync: `compare --full --stages stage1-cpasync` measures them"
+        )),
+        "{:?}",
+        merged.lines
+    );
+}
+
+#[test]
+fn a_run_that_was_stopped_is_refused_without_the_gates_of_a_variant() {
+    let error = refused(&good().without_row(WMMA, ON_GPU).partial(10, 10));
+    assert!(
+        error.starts_with(
+            "20261120T183000Z-linux lacks what it should have measured; run again what is \
+             missing:\n  \
+             stage0-scalar/wmma-qk-32x64: every gate: none of its cases ran"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_run_that_came_to_its_end_is_refused_without_a_pair() {
+    assert_eq!(
+        refused(&good().without_pair(CPASYNC)),
+        "20261120T183000Z-linux lacks what it should have measured; run again what is missing:\n  \
+         stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed"
+    );
+}
+
 #[test]
 fn a_run_on_a_smaller_device_is_refused() {
     assert_eq!(
@@ -528,15 +565,17 @@ fn a_run_interrupted_in_its_timings_is_accepted_if_its_claims_were_measured() {
 }
 
 #[test]
-fn a_run_interrupted_in_its_timings_is_refused_if_its_claims_were_not_measured() {
+fn a_run_interrupted_in_its_timings_is_refused_if_its_counters_were_not_measured() {
     let in_part = good()
         .partial(10, 10)
         .without_row(CPASYNC, counters())
         .without_row(CPASYNC, testing::latency())
         .without_pair(CPASYNC);
-    let unmeasured = refused(&in_part);
-    let reason = "cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed";
-    assert!(unmeasured.contains(reason), "{unmeasured}");
+    assert_eq!(
+        refused(&in_part),
+        "20261120T183000Z-linux lacks what it should have measured; run again what is missing:\n  \
+         stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured"
+    );
 }
 
 #[test]
