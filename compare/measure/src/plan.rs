@@ -833,6 +833,10 @@ pub fn plan(
             let mut claimed = claimed(all, stage, variant, &request.cases.problems);
             claimed.retain(|problem| !is_small(problem));
             timed.extend(claimed);
+            if is_default {
+                timed.extend(shown(stage, &request.cases.problems));
+            }
+            timed = distinct(timed);
         }
         timings.extend(timed.into_iter().map(|problem| (problem, subject.clone())));
         asked.extend(own.counted());
@@ -1024,6 +1028,17 @@ fn claimed(
     }
     problems.retain(|problem| chosen.include(problem));
     distinct(problems)
+}
+
+/// Returns the problems at which the ladder's tables show a stage.
+fn shown(stage: &StageMeta, chosen: &Problems) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = stage
+        .places()
+        .iter()
+        .filter_map(ProblemPlace::problem)
+        .collect();
+    problems.retain(|problem| chosen.include(problem));
+    problems
 }
 
 /// The operations above which a kernel may reach the power limit of a GPU, which takes seconds to

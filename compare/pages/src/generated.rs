@@ -304,7 +304,7 @@ fn measured_by(
 /// Returns what was measured over the predecessor and not claimed.
 fn unclaimed_gains<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Row> {
     let mut rows = Vec::new();
-    for place in ladder::places(stage) {
+    for place in stage.places() {
         let gain = ladder::gain(report, stage, &place);
         if gain.claim.is_none() {
             rows.extend(gain.measured);

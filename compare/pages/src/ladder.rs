@@ -22,10 +22,8 @@ use results::judge::list::{distinct, grouped};
 use results::judge::peers::{self, Problem};
 use results::judge::state::State;
 use results::judge::verdict::Report;
+use results::table::session::LARGE;
 use results::table::{ProblemPlace, Role, Row, Source, StageMeta, Subject};
-
-/// The problem of the second half of the main path: a grid that fills any GPU.
-const LARGE: &str = "big";
 
 /// The columns that the README leaves to COMPARE.md: with them its tables are wider than a window.
 const POWER_COLUMNS: [&str; 3] = ["SM MHz", "W", "mJ per call"];
@@ -89,15 +87,6 @@ fn own_problem(stage: &StageMeta) -> Option<ProblemPlace> {
             Some(ProblemPlace::new(place.shape, place.dtype, place.mask))
         }
     }
-}
-
-/// Returns the problems that a stage is shown at.
-pub fn places(stage: &StageMeta) -> Vec<ProblemPlace> {
-    if let Some(place) = own_problem(stage) {
-        return vec![place];
-    }
-    let MainProblems { small, large } = main_problems(stage);
-    vec![small, large]
 }
 
 /// Returns the tables of the main path and of the branches, under their titles, and what their
@@ -425,7 +414,7 @@ fn explanation(report: &Report<'_>, detail: Detail) -> Option<Block> {
 fn sessions_of_figures(report: &Report<'_>) -> Vec<String> {
     let mut sessions = Vec::new();
     for stage in shown_stages(report) {
-        for place in places(stage) {
+        for place in stage.places() {
             let time = timed(report, stage, &place);
             let pair = gain(report, stage, &place).measured;
             for row in [time, pair].into_iter().flatten() {
@@ -495,7 +484,7 @@ pub fn gap(report: &Report<'_>) -> Option<String> {
     }
     let mut lacking = Vec::new();
     for stage in view.stages {
-        for place in places(stage) {
+        for place in stage.places() {
             if timed(report, stage, &place).is_none() {
                 lacking.push((stage, place));
             }
@@ -595,7 +584,8 @@ pub fn readme(report: &Report<'_>, reports: &[Report<'_>]) -> Vec<Block> {
 }
 
 fn has_figures(report: &Report<'_>, stage: &StageMeta) -> bool {
-    places(stage)
+    stage
+        .places()
         .iter()
         .any(|place| timed(report, stage, place).is_some())
 }
@@ -615,7 +605,7 @@ fn elsewhere(reports: &[Report<'_>], stage: &StageMeta) -> Option<String> {
 /// Returns the stage's figures at each problem that it is shown at and has some.
 fn facts(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
     let mut facts = Vec::new();
-    for place in places(stage) {
+    for place in stage.places() {
         facts.extend(figures_at(report, stage, &place));
     }
     facts
@@ -626,7 +616,7 @@ fn facts(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
 pub fn figures(report: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
     let facts = facts(report, stage);
     let mut profiles = Vec::new();
-    for place in places(stage) {
+    for place in stage.places() {
         profiles.extend(profile_line(&report.view, stage, &place));
     }
     let mut blocks = Vec::new();

@@ -604,8 +604,8 @@ fn full_has_every_small_shape_on_a_gpu() {
 #[test]
 fn full_times_small_shapes_with_both_element_types_and_masks() {
     let plan = planned(request().full().variants(["scalar-32x64"]), Cuda);
-    // mission, mission_b2, stretch, long and wide.
-    assert_eq!(plan.timings.len(), 5 * 4);
+    // mission, mission_b2, stretch, long and wide, and big, where the table shows it.
+    assert_eq!(plan.timings.len(), 5 * 4 + 1);
 }
 
 #[test]
@@ -966,9 +966,29 @@ fn both_sides_of_a_claim_about_a_problem_that_is_no_case_are_timed_there() {
     }
 }
 
+/// Nothing but the default variants at the problem that the ladder's table shows.
 #[test]
 fn a_claim_about_a_problem_that_is_a_case_adds_no_other() {
-    assert_eq!(timed_without_cases("mission"), [""; 0]);
+    assert_eq!(
+        timed_without_cases("mission"),
+        ["wmma-qk-32x64 full", "cpasync-32x64 full"]
+    );
+}
+
+/// No claim is about `big` there, and the table has a column of it.
+#[test]
+fn full_times_each_stage_where_the_table_shows_it() {
+    let plan = planned(request().full(), Cuda);
+    for stage in ladder() {
+        let subject = stage.subject(&stage.default_variant);
+        for place in stage.places() {
+            let timed = plan
+                .timings
+                .iter()
+                .any(|(problem, other)| *other == subject && place.problem() == Some(*problem));
+            assert!(timed, "{subject} at {place}");
+        }
+    }
 }
 
 /// What ends within minutes times what the claims are about unless they name a problem.

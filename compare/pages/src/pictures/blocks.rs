@@ -146,7 +146,7 @@ pub fn draw(report: &Report<'_>) -> Result<String, DrawError> {
         for (index, stage) in rungs.iter().enumerate() {
             let y = top + 20 + STEP * index as i32;
             Look::BODY.write(area, &counted::title(stage), (0, y + 8))?;
-            for (column, place) in ladder::places(stage).iter().enumerate() {
+            for (column, place) in stage.places().iter().enumerate() {
                 let x = NAMES + COLUMN * column as i32;
                 let part = area.clone().shrink((x, y), (COLUMN - 7, STEP));
                 draw_grid(&part, grid(view, stage, place).as_ref())?;

@@ -91,7 +91,7 @@ fn latency_bar(report: &Report<'_>, stage: &StageMeta) -> Bar {
 
 /// Returns the bar of a stage that was timed on the large problem.
 fn rate_bar(report: &Report<'_>, stage: &StageMeta) -> Option<Bar> {
-    let places = ladder::places(stage);
+    let places = stage.places();
     let place = places.last()?;
     let row = ladder::timed(report, stage, place)?;
     let tflops = rate_of(place, p50(row))? / 1e12;
@@ -102,7 +102,7 @@ fn rate_bar(report: &Report<'_>, stage: &StageMeta) -> Option<Bar> {
 }
 
 fn gain_bar(report: &Report<'_>, branch: &StageMeta) -> Option<Bar> {
-    let places = ladder::places(branch);
+    let places = branch.places();
     let place = places.first()?;
     let ratio = gain(report, branch, place).ratio();
     let mut text = gain_note(report, branch, place);

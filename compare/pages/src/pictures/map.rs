@@ -82,7 +82,7 @@ fn add_branches<'a>(stages: &'a [StageMeta], start: &str, order: &mut Vec<&'a St
 }
 
 fn station(report: &Report<'_>, stage: &StageMeta, row: usize) -> Station {
-    let places = ladder::places(stage);
+    let places = stage.places();
     let figures = places
         .iter()
         .filter_map(|place| figure(report, stage, place));

@@ -41,7 +41,7 @@ pub fn points(report: &Report<'_>) -> Vec<Point> {
     let mut points = Vec::new();
     for stage in report.view.stages {
         if stage.role == Role::Rung {
-            for place in ladder::places(stage) {
+            for place in stage.places() {
                 points.extend(point(report, stage, &place));
             }
         }

@@ -142,6 +142,9 @@ impl VariantMeta {
     }
 }
 
+/// The second problem at which rungs are shown: a grid that fills any GPU.
+pub const LARGE: &str = "big";
+
 impl StageMeta {
     /// Returns the subjects of all variants.
     pub fn subjects(&self) -> impl Iterator<Item = Subject> {
@@ -213,6 +216,20 @@ impl StageMeta {
     /// Returns the claims' problem in its first element type.
     pub fn first_place(&self) -> ProblemPlace {
         ProblemPlace::claims(self.first_dtype())
+    }
+
+    /// Returns the problems at which the ladder's tables show it: of a rung the claims' problem and
+    /// [`LARGE`], of a branch what it is for.
+    pub fn places(&self) -> Vec<ProblemPlace> {
+        match self.role {
+            Role::Rung => vec![
+                self.first_place(),
+                ProblemPlace::new(LARGE, self.first_dtype(), Mask::Full),
+            ],
+            Role::Branch { problem: own, .. } => {
+                vec![ProblemPlace::new(own.shape, own.dtype, own.mask)]
+            }
+        }
     }
 }
 
