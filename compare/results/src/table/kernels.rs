@@ -82,7 +82,7 @@ impl Table {
 
     /// Does the same to rows measured on a GPU that runs code of `arch`.
     pub fn restamp_on(&mut self, arch: Option<&str>, stages: &[StageMeta], built: &Table) {
-        for row in self.rows.values_mut().filter(|row| row.code.is_some()) {
+        for row in self.rows_mut().filter(|row| row.code.is_some()) {
             if row.code == code(built, arch, row) {
                 row.identity = identity(stages, row);
             }

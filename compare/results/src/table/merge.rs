@@ -17,35 +17,60 @@ use std::path::Path;
 /// Rows by key, with the sessions that measured them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    pub(super) rows: BTreeMap<Key, Row>,
+    /// All rows but those of [`Table::draws`].
+    rows: BTreeMap<Key, Row>,
+    /// The times at random problems. There are six times as many as others, and what looks for
+    /// another kind of row passes over all others.
+    draws: BTreeMap<Key, Row>,
     pub sessions: BTreeMap<String, Session>,
 }
 
 /// The rows by name.
 impl Table {
-    /// Returns all rows, in the order of their keys.
+    /// Returns all rows, in the order of their keys, those of random problems behind the others.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.rows.values()
+        self.rows.values().chain(self.draws.values())
     }
 
-    /// Returns the keys of all rows, in order.
+    /// Returns all rows, to be changed in anything but their keys.
+    pub(super) fn rows_mut(&mut self) -> impl Iterator<Item = &mut Row> {
+        self.rows.values_mut().chain(self.draws.values_mut())
+    }
+
+    /// Returns the keys of all rows, as [`Table::rows`] has them.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.rows.keys()
+        self.rows.keys().chain(self.draws.keys())
     }
 
     /// Returns whether it has no rows.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && self.draws.is_empty()
     }
 
     /// Returns the row of a key.
     pub fn get(&self, key: &Key) -> Option<&Row> {
-        self.rows.get(key)
+        match key.kind {
+            Kind::RandomTime(_) => self.draws.get(key),
+            _ => self.rows.get(key),
+        }
     }
 
     /// Returns the row of a key, which a test changes.
     pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Row> {
-        self.rows.get_mut(key)
+        self.with(&key.kind).get_mut(key)
+    }
+
+    /// Returns the rows that those of a kind are among.
+    fn with(&mut self, kind: &Kind) -> &mut BTreeMap<Key, Row> {
+        match kind {
+            Kind::RandomTime(_) => &mut self.draws,
+            _ => &mut self.rows,
+        }
+    }
+
+    /// Adds a row as it is. Returns the one of the same key that was there.
+    fn insert(&mut self, row: Row) -> Option<Row> {
+        self.with(&row.kind).insert(row.key(), row)
     }
 
     /// Returns the row of a subject and kind.
@@ -102,24 +127,24 @@ impl Table {
 
     /// Returns the times of variants alone on a GPU.
     pub fn latencies(&self) -> impl Iterator<Item = &Row> {
-        self.rows().filter(|row| row.is_latency())
+        self.rows.values().filter(|row| row.is_latency())
     }
 
     /// Returns the times of peers and of ours that were taken in turn.
     pub fn peer_times(&self) -> impl Iterator<Item = &Row> {
-        self.rows()
+        self.rows
+            .values()
             .filter(|row| matches!(row.kind, Kind::PeerTime(_)))
     }
 
     /// Returns the times at random problems.
     pub fn random_times(&self) -> impl Iterator<Item = &Row> {
-        self.rows()
-            .filter(|row| matches!(row.kind, Kind::RandomTime(_)))
+        self.draws.values()
     }
 
     /// Returns the findings of compute-sanitizer.
     pub fn sanitized(&self) -> impl Iterator<Item = &Row> {
-        self.rows().filter(|row| row.kind == Kind::Sanitized)
+        self.rows.values().filter(|row| row.kind == Kind::Sanitized)
     }
 
     /// Returns what the self-test found of the harness and of synchronisation sites.
@@ -129,10 +154,10 @@ impl Table {
 
     /// Returns the rows of single cases.
     pub fn cases(&self) -> impl Iterator<Item = &Row> {
-        self.rows().filter(|row| row.kind.is_case())
+        self.rows.values().filter(|row| row.kind.is_case())
     }
 
-    /// Returns the rows of a subject.
+    /// Returns the rows of a subject, but for random problems.
     pub fn about<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Row> + use<'a> {
         let first = Key {
             subject: subject.clone(),
@@ -222,7 +247,8 @@ impl Table {
     }
 
     fn drop_sessions(&mut self) {
-        let named: BTreeSet<&String> = self.rows.values().map(|row| &row.session).collect();
+        let rows = self.rows.values().chain(self.draws.values());
+        let named: BTreeSet<&String> = rows.map(|row| &row.session).collect();
         self.sessions.retain(|name, _| named.contains(name));
     }
 }
@@ -231,7 +257,7 @@ impl Table {
 impl Table {
     /// Adds a row, rounded as tables are, in place of one with the same key.
     pub fn append(&mut self, row: Row) {
-        self.rows.insert(row.key(), row.rounded());
+        self.insert(row.rounded());
     }
 
     /// Adds rows, in place of those with the same keys.
@@ -244,6 +270,7 @@ impl Table {
     /// Keeps the rows that `stays` accepts.
     pub fn retain(&mut self, stays: impl Fn(&Row) -> bool) {
         self.rows.retain(|_, row| stays(row));
+        self.draws.retain(|_, row| stays(row));
     }
 
     /// Adds what a session measured, and drops what it measured anew as a whole. What was read of
@@ -252,6 +279,7 @@ impl Table {
     pub fn merge(&mut self, session: &Session, measured: &Table) {
         let renewed = Renewed::new(session, measured);
         self.rows.retain(|key, _| !renewed.contains(key));
+        self.draws.retain(|key, _| !renewed.contains(key));
         for mut row in measured.rows().cloned() {
             if let Kind::Compiled { .. } = row.kind
                 && let Some(before) = self.get(&row.key())
@@ -263,7 +291,7 @@ impl Table {
                     continue;
                 }
             }
-            self.rows.insert(row.key(), row);
+            self.insert(row);
         }
         let name = session.name.clone();
         self.sessions.insert(name, session.clone());
@@ -283,7 +311,7 @@ impl Table {
 
     /// Drops what `stages` no longer declare, and sessions that no row names.
     pub fn prune(&mut self, stages: &[StageMeta]) {
-        self.rows.retain(|_, row| is_declared(row, stages));
+        self.retain(|row| is_declared(row, stages));
         self.drop_sessions();
     }
 
@@ -298,6 +326,7 @@ impl Table {
     /// Adds the rows of `other`, which has none of the same key.
     pub fn join(&mut self, other: Table) {
         self.rows.extend(other.rows);
+        self.draws.extend(other.draws);
         self.sessions.extend(other.sessions);
     }
 }
@@ -469,7 +498,7 @@ impl Table {
         };
         for row in rows {
             let key = row.key();
-            if self.rows.insert(key.clone(), row).is_some() {
+            if self.insert(row).is_some() {
                 return Err(StoreError::Twice {
                     path: path.to_path_buf(),
                     row: key.to_string(),
