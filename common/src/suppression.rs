@@ -283,7 +283,7 @@ impl<'a> FamilyOfKernels<'a> {
         let listing = redundant
             .iter()
             .find(|listing| lists(listing, self.name, &site.words));
-        let reached: Vec<&Case<'_>> = site.cases.iter().map(|&index| &cases[index]).collect();
+        let reached = soonest_first(site.cases.iter().map(|&index| &cases[index]).collect());
         let finding = match self.hazard(site, reached.iter().copied(), true)? {
             Some(killed) => killed,
             // A quick look takes the list's word for the rest.
@@ -412,6 +412,23 @@ impl<'a> FamilyOfKernels<'a> {
         }
         cases
     }
+}
+
+/// Sorts cases: the smallest of each kind, then the second of each. Most sites are missed in any
+/// case, and others in all of one kind.
+fn soonest_first<'c, 'a>(mut cases: Vec<&'c Case<'a>>) -> Vec<&'c Case<'a>> {
+    cases.sort_by_key(|case| case.staged.problem.scores());
+    let mut counts: BTreeMap<(Serving, Distribution), usize> = BTreeMap::new();
+    let mut ranked = Vec::new();
+    for case in cases {
+        let count = counts
+            .entry((case.staged.problem.shape.serving, case.family))
+            .or_default();
+        ranked.push((*count, case));
+        *count += 1;
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, case)| case).collect()
 }
 
 /// Traces all cases with all sites. Refuses a family with a hazard.
