@@ -10,21 +10,10 @@
 #include <attn/wgmma_tile.cuh>
 #include "epilogue.cuh"
 #include "loader.cuh"
+#include "presets.cuh"
 #include "rows.cuh"
 
 namespace {
-
-// What presets choose.
-struct Defaults {
-    static constexpr int CONSUMERS = 2;            // warpgroups that compute, with 64 rows each; one more loads
-    static constexpr int BLOCK_N = 128;            // keys of a tile
-    static constexpr int K_SLOTS = 2, V_SLOTS = 2; // of the rings
-    static constexpr bool Q_IN_REGISTERS = true;   // wgmma then reads K alone from shared memory, while TMA writes there
-    static constexpr bool EXACT_OVERLAPS = true;   // P·V runs under an exact softmax, too; else that waits for it, and has P's registers
-    static constexpr bool PINGPONG = true;         // warpgroups start products in turns: one multiplies, one has its exponentials
-    // Of a loading and of a computing thread: those of the launch, redistributed. One warpgroup has enough of them as they are.
-    static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
-};
 
 template <class Element_, int HEAD_DIM_, class Choice>
 struct Preset : Choice {
@@ -285,32 +274,6 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
         consume<Preset>(served, smem, warpgroup);
     }
 }
-
-// Rows x keys of a tile.
-struct Pingpong128x128 : Defaults {
-    static constexpr int K_SLOTS = 3;
-};
-// Three warpgroups that multiply when they can. They have no registers for Q.
-struct Wide192 : Defaults {
-    static constexpr int CONSUMERS = 3, K_SLOTS = 4, V_SLOTS = 4;
-    static constexpr bool Q_IN_REGISTERS = false, EXACT_OVERLAPS = false, PINGPONG = false;
-    static constexpr int LOADER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
-};
-// Beside a wider O they have no registers for 128 scores of a row.
-struct Wide192x64 : Wide192 {
-    static constexpr int BLOCK_N = 64;
-};
-// For narrow windows: beside a narrow O and 64 scores they have registers for Q.
-struct Narrow192x64 : Wide192x64 {
-    static constexpr int K_SLOTS = 6, V_SLOTS = 6;
-    static constexpr bool Q_IN_REGISTERS = true, EXACT_OVERLAPS = true;
-};
-// For decode, whose queries fill few rows: half of the products, and more of the keys on their way.
-template <int HEAD_DIM>
-struct Decode64x128 : Defaults {
-    static constexpr int CONSUMERS = 1, K_SLOTS = HEAD_DIM == 64 ? 6 : 3, V_SLOTS = K_SLOTS;
-    static constexpr bool PINGPONG = false;
-};
 
 template <class Element, int HEAD_DIM>
 using Served128x128 = Preset<Element, HEAD_DIM, std::conditional_t<HEAD_DIM == 64, Wide192, Pingpong128x128>>;

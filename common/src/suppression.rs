@@ -418,12 +418,11 @@ impl<'a> FamilyOfKernels<'a> {
 /// case, and others in all of one kind.
 fn soonest_first<'c, 'a>(mut cases: Vec<&'c Case<'a>>) -> Vec<&'c Case<'a>> {
     cases.sort_by_key(|case| case.staged.problem.scores());
-    let mut counts: BTreeMap<(Serving, Distribution), usize> = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     let mut ranked = Vec::new();
     for case in cases {
-        let count = counts
-            .entry((case.staged.problem.shape.serving, case.family))
-            .or_default();
+        let kind = (case.staged.problem.shape.serving, case.family);
+        let count = counts.entry(kind).or_insert(0);
         ranked.push((*count, case));
         *count += 1;
     }
