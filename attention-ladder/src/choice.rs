@@ -1,7 +1,7 @@
 //! The stages of the library, and the models of their times.
 
 use common::choice::{Model, retain_listed};
-use common::problem::Problem;
+use common::problem::{Mask, Problem};
 use common::stage::{Attention, LoadError, LoadedStage};
 
 /// The stages whose code is in the library, in the order of the ladder.
@@ -49,11 +49,11 @@ pub fn served_variant(problem: &Problem) -> &'static str {
 /// Whether each query sees at most [`NARROW_WINDOW`] keys.
 fn has_narrow_window(problem: &Problem) -> bool {
     let window = problem.shape.serving.window;
-    let right = match problem.mask {
+    let behind = match problem.mask {
         Mask::Causal => Some(0),
         Mask::Full => window.right,
     };
-    match (window.left, right) {
+    match (window.left, behind) {
         (Some(left), Some(right)) => left.saturating_add(right) < NARROW_WINDOW,
         _ => false,
     }

@@ -418,9 +418,10 @@ fn judge(run: &Run, runs: &[Run], committed: &Table) -> anyhow::Result<Vec<Strin
     refuse_failed_self_test(run)?;
     refuse_missing(run, &report)?;
     refuse_failed_claims(run, &report)?;
-    let since = report.since.as_ref();
     let mut lines: Vec<String> = untimed(run, &report).into_iter().collect();
-    lines.extend(since.map(|since| of_differences(&since.changes).to_string()));
+    if let Some(since) = &report.since {
+        lines.push(of_differences(&since.changes).to_string());
+    }
     Ok(lines)
 }
 
