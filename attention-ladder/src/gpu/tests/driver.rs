@@ -511,9 +511,8 @@ fn sequences_of_any_length_are_launched_by_one_kernel_that_is_loaded_once() {
             "launch in green",
         ];
         assert_eq!(driver.log(), expected);
-        // Three tiles of 128 rows of each head and sequence.
-        assert_eq!(driver.grid(), [3 * 8 * 2, 1, 1]);
-        // Up to 64 queries: a tile has rows of the four heads that share keys.
+        // Seven tiles of 48 queries, of the four heads that share keys, of each sequence.
+        assert_eq!(driver.grid(), [7 * 2 * 2, 1, 1]);
         launch_varlen(&gpu, 64, DEFAULT).unwrap();
         assert_eq!(driver.log(), ["launch in green"]);
         assert_eq!(driver.grid(), [2 * 2 * 2, 1, 1]);
