@@ -3,5 +3,7 @@
 
 #[path = "stage/explained.rs"]
 mod explained;
+#[path = "stage/keyless.rs"]
+mod keyless;
 
 stage_tests::tests!(stage14_served::Served);

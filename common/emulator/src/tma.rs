@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::async_copy::POISON;
 use crate::judge::clocks::Agent;
@@ -102,6 +103,9 @@ pub(crate) struct Piece {
     pub(crate) bytes: usize,
 }
 
+/// The bytes that a swizzle moves together.
+const CHUNK: usize = 16;
+
 /// A row of the widest box.
 #[repr(align(16))]
 struct Row([u8; 128]);
@@ -129,6 +133,28 @@ impl Transfer {
                 bytes: ((last - first) * element) as usize,
             })
         })
+    }
+
+    /// Returns the bytes of the box that lie in the tensor, counted from its start, ascending: what a
+    /// store reads.
+    pub(crate) fn inside(&self) -> Vec<Range<usize>> {
+        let mut starts = Vec::new();
+        for piece in self.pieces() {
+            let chunks = piece.offset / CHUNK..(piece.offset + piece.bytes).div_ceil(CHUNK);
+            starts.extend(chunks.map(|chunk| {
+                let place = self.chunk(piece.row, chunk) as usize;
+                place - self.smem as usize
+            }));
+        }
+        starts.sort_unstable();
+        let mut inside: Vec<Range<usize>> = Vec::new();
+        for start in starts {
+            match inside.last_mut() {
+                Some(last) if last.end == start => last.end += CHUNK,
+                _ => inside.push(start..start + CHUNK),
+            }
+        }
+        inside
     }
 
     /// Returns the place of chunk `chunk` (16 bytes) of a row: the swizzle goes by the address.

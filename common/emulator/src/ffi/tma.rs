@@ -254,6 +254,7 @@ pub(crate) unsafe fn store(
             stores.next(),
             site.access_number(),
             judged_box(&transfer, context.offset(&transfer)),
+            &transfer.inside(),
         )
     });
     context.obey(judgement);

@@ -3,6 +3,7 @@ use super::counters::{GlobalTraffic, SharedTraffic};
 use super::operation::{Fetch, Fork, TmaBox};
 use super::order::How;
 use super::{Judge, Stop};
+use std::ops::Range;
 
 /// The rows of a box in global memory.
 struct GlobalRows {
@@ -40,7 +41,7 @@ impl Judge {
         Ok(())
     }
 
-    pub(crate) fn store_async(&mut self, fork: &Fork, range: std::ops::Range<usize>) {
+    pub(crate) fn store_async(&mut self, fork: &Fork, range: Range<usize>) {
         self.outcome.counters.cluster_store_bytes += range.len() as u64;
         self.fork_shared(fork, How::StoreAsync, range.clone());
         self.fetches.push(Fetch {
@@ -51,7 +52,8 @@ impl Judge {
     }
 
     /// Judges a store: its reads of shared memory and its writes of global memory belong to two
-    /// agents, since the thread can only wait for the first.
+    /// agents, since the thread can only wait for the first. `inside`: the bytes of the box that lie
+    /// in the tensor. Nothing becomes of the others, whatever they are.
     pub(crate) fn tma_store<Rows>(
         &mut self,
         thread: u32,
@@ -59,6 +61,7 @@ impl Judge {
         clock: u32,
         site: u32,
         store: TmaBox<Rows>,
+        inside: &[Range<usize>],
     ) -> Result<(), Stop>
     where
         Rows: Iterator<Item = (usize, usize)>,
@@ -70,8 +73,10 @@ impl Judge {
             count: 1,
             site,
         };
-        let range = store.offset..store.offset + store.bytes;
-        self.fork_shared(&fork(reads), How::StoreRead, range);
+        for part in inside {
+            let range = store.offset + part.start..store.offset + part.end;
+            self.fork_shared(&fork(reads), How::StoreRead, range);
+        }
         let traffic = self
             .rows(&fork(writes), How::StoreWrite, store.rows)?
             .traffic;
