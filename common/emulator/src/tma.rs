@@ -309,3 +309,47 @@ impl Stores {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a box of 8 rows of 64 halves at the start of a tensor with so many columns and rows.
+    fn boxed(columns: u64, rows: u64) -> Transfer {
+        Transfer {
+            map: TiledMap {
+                base: 4096,
+                extents: [columns, rows, 1, 1, 1],
+                strides: [256, 4096, 4096, 4096],
+                box_extents: [64, 8, 1, 1, 1],
+                swizzle: 128,
+                element_bytes: 2,
+            },
+            at: [0; MAX_DIMENSIONS],
+            smem: std::ptr::without_provenance_mut(1024),
+            site: Site::new(c"kernel.cu", 1),
+        }
+    }
+
+    #[test]
+    fn a_box_within_its_tensor_is_read_whole() {
+        assert_eq!(boxed(64, 8).inside(), [0..1024]);
+    }
+
+    /// Of each row the first four chunks, which the swizzle moves by the row's number.
+    #[test]
+    fn columns_behind_the_tensor_are_not_read() {
+        let inside = boxed(32, 8).inside();
+        assert_eq!(inside.iter().map(Range::len).sum::<usize>(), 8 * 64);
+        assert_eq!(inside[0], 0..64);
+        let is_in_row_4 = |range: &&Range<usize>| range.start / 128 == 4;
+        let of_row_4: Vec<_> = inside.iter().filter(is_in_row_4).cloned().collect();
+        assert_eq!(of_row_4, [4 * 128 + 64..5 * 128]);
+    }
+
+    #[test]
+    fn rows_behind_the_tensor_are_not_read() {
+        assert_eq!(boxed(64, 3).inside(), [0..3 * 128]);
+        assert_eq!(boxed(64, 0).inside(), [0..0; 0]);
+    }
+}
