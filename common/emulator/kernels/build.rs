@@ -60,16 +60,8 @@ fn main() {
     let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("kernels.rs");
     std::fs::write(list, format!("kernels! {{ {} }}\n", kernels.join(" "))).unwrap();
     let shim = Path::new("../include");
-    let watched = [
-        "build.rs",
-        "cu",
-        "../include",
-        DEVICE_HEADERS,
-        REFERENCE,
-        SCHEDULES[0],
-        SCHEDULES[1],
-    ];
-    for input in watched {
+    let watched = ["build.rs", "cu", "../include", DEVICE_HEADERS, REFERENCE];
+    for input in watched.into_iter().chain(SCHEDULES) {
         println!("cargo:rerun-if-changed={input}");
     }
     // Lines for hazards.

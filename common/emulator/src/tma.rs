@@ -157,11 +157,11 @@ impl Transfer {
         inside
     }
 
-    /// Returns the place of chunk `chunk` (16 bytes) of a row: the swizzle goes by the address.
+    /// Returns the place of chunk number `chunk` of a row: the swizzle goes by the address.
     fn chunk(&self, row: usize, chunk: usize) -> *mut u8 {
         let span = self.map.swizzle as usize;
-        let at = self.smem.wrapping_add(row * span + chunk * 16);
-        let turn = (at as usize >> 7 & (span / 16 - 1)) << 4;
+        let at = self.smem.wrapping_add(row * span + chunk * CHUNK);
+        let turn = (at as usize >> 7 & (span / CHUNK - 1)) << 4;
         at.wrapping_add((at as usize ^ turn).wrapping_sub(at as usize))
     }
 
@@ -181,7 +181,7 @@ impl Transfer {
     ///
     /// As [`Transfer::poison`], and the tensor is readable where the map says so.
     pub(crate) unsafe fn load(&self) {
-        let chunks = self.map.swizzle as usize / 16;
+        let chunks = self.map.swizzle as usize / CHUNK;
         let mut pieces = self.pieces().peekable();
         for row in 0..self.map.box_rows() {
             let mut bytes = Row([0; 128]);
@@ -190,11 +190,11 @@ impl Transfer {
                 // SAFETY: the caller vouches for the tensor.
                 unsafe { to.copy_from_nonoverlapping(piece.address as *const u8, piece.bytes) };
             }
-            for (chunk, from) in bytes.0.chunks_exact(16).take(chunks).enumerate() {
+            for (chunk, from) in bytes.0.chunks_exact(CHUNK).take(chunks).enumerate() {
                 // SAFETY: within the box, whose start is aligned to the swizzle's pattern.
                 unsafe {
                     self.chunk(row, chunk)
-                        .copy_from_nonoverlapping(from.as_ptr(), 16)
+                        .copy_from_nonoverlapping(from.as_ptr(), CHUNK)
                 };
             }
         }
@@ -206,14 +206,14 @@ impl Transfer {
     ///
     /// As [`Transfer::poison`], and the tensor is writable where the map says so.
     pub(crate) unsafe fn store(&self) {
-        let chunks = self.map.swizzle as usize / 16;
+        let chunks = self.map.swizzle as usize / CHUNK;
         for piece in self.pieces() {
             let mut bytes = Row([0; 128]);
-            for (chunk, to) in bytes.0.chunks_exact_mut(16).take(chunks).enumerate() {
+            for (chunk, to) in bytes.0.chunks_exact_mut(CHUNK).take(chunks).enumerate() {
                 // SAFETY: within the box, whose start is aligned to the swizzle's pattern.
                 unsafe {
                     to.as_mut_ptr()
-                        .copy_from_nonoverlapping(self.chunk(piece.row, chunk), 16)
+                        .copy_from_nonoverlapping(self.chunk(piece.row, chunk), CHUNK)
                 };
             }
             let from = bytes.0[piece.offset..][..piece.bytes].as_ptr();

@@ -46,7 +46,7 @@ fn terminal_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
         .iter()
         .find(|(other, _)| *other == subject)
         .map(|(_, state)| state_with_gates(state));
-    let MainProblems { small, large } = main_problems(stage);
+    let (small, large) = (stage.first_place(), stage.large_place());
     row! {
         "stage" => &stage.id,
         "variant" => subject.name(),
@@ -58,34 +58,11 @@ fn terminal_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     }
 }
 
-/// The problems of the main path, in a stage's own element type.
-struct MainProblems {
-    small: ProblemPlace,
-    large: ProblemPlace,
-}
-
-fn main_problems(stage: &StageMeta) -> MainProblems {
-    MainProblems {
-        small: stage.first_place(),
-        large: ProblemPlace::new(LARGE, stage.first_dtype(), Mask::Full),
-    }
-}
-
 /// Returns what a branch is for; nothing for a rung.
 fn purpose(stage: &StageMeta) -> Option<&'static str> {
     match stage.role {
         Role::Rung => None,
         Role::Branch { purpose, .. } => Some(purpose),
-    }
-}
-
-/// Returns the problem that a branch is for; nothing for a rung.
-fn own_problem(stage: &StageMeta) -> Option<ProblemPlace> {
-    match stage.role {
-        Role::Rung => None,
-        Role::Branch { problem: place, .. } => {
-            Some(ProblemPlace::new(place.shape, place.dtype, place.mask))
-        }
     }
 }
 
@@ -148,7 +125,7 @@ fn linked_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
 
 /// Returns the row of a stage in the table of the main path or of the branches.
 pub fn stage_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
-    match (purpose(stage), own_problem(stage)) {
+    match (purpose(stage), stage.own_place()) {
         (Some(purpose), Some(place)) => branch_row(report, stage, purpose, &place),
         _ => rung_row(report, stage),
     }
@@ -156,7 +133,7 @@ pub fn stage_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
 
 fn rung_row(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let view = &report.view;
-    let MainProblems { small, large } = main_problems(stage);
+    let (small, large) = (stage.first_place(), stage.large_place());
     let at_large = timed(report, stage, &large);
     let us_at_small = format!("µs at {}", with_extents(&small.shape));
     let us_at_large = format!("µs at {}", with_extents(LARGE));
@@ -267,7 +244,7 @@ pub fn regime_at_large(report: &Report<'_>) -> Option<Regime> {
     let mut latest = None;
     for stage in shown_stages(report) {
         if stage.role == Role::Rung {
-            let row = alone(&report.view, stage, &main_problems(stage).large);
+            let row = alone(&report.view, stage, &stage.large_place());
             latest = latest.max(row.map(Row::regime));
         }
     }
@@ -469,7 +446,7 @@ fn regime_in_words(report: &Report<'_>) -> &'static str {
 /// Returns why a stage's latency is not shown, if it was timed.
 fn withheld(report: &Report<'_>, stage: &StageMeta) -> Option<String> {
     let view = &report.view;
-    let place = own_problem(stage).unwrap_or_else(|| stage.first_place());
+    let place = stage.own_place().unwrap_or_else(|| stage.first_place());
     match best::latency(view, &best::subject(view, stage), &place)? {
         Latency::Shown(_) => None,
         Latency::Withheld(why) => Some(format!("No latency of {}: {why}.", stage.id)),

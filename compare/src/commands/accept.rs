@@ -51,8 +51,9 @@ const METRICS_OF_SLOWER_VARIANTS: [Metric; 6] = [
 const EXAMPLES: &str = "\
 Merges runs into the table of their GPU model below results/: a row replaces the row of the same \
 key, and what the sources no longer
-declare goes. Of a run that was stopped after its cases, what it timed is kept. Then it renders as `compare render` does. Refused, by name: a run whose cases are \
-incomplete, of another
+declare goes. Of a run that was stopped after its cases, what it timed is kept. Then it renders as \
+`compare render` does. Refused, by
+name: a run whose cases are incomplete, of another \
 GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a run of \
 tier T1 of machine code that has not
 passed tier T2 on a GPU of its architecture; a gate or self-test that fails; a claim that fails \
@@ -478,8 +479,9 @@ fn refuse_failed_self_test(run: &Run) -> anyhow::Result<()> {
     )
 }
 
-/// Refuses a run that lacks what it should have measured. Of one that was stopped after its cases, the pairs that it
-/// timed are kept: the table says of the claims about others that nobody measured them.
+/// Refuses a run that lacks what it should have measured. Of one that was stopped after its cases,
+/// the pairs that it timed are kept: the table says of the claims about others that nobody measured
+/// them.
 fn refuse_missing(run: &Run, report: &Report<'_>) -> anyhow::Result<()> {
     let lacking = report
         .required()

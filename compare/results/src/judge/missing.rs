@@ -106,12 +106,10 @@ fn untested(view: &View<'_>) -> Vec<Missing> {
             continue;
         };
         if judged.verdict == Verdict::NoData {
+            let what = format!("{} of the self-test", row.place());
             missing.push(Missing {
-                what: format!("{} of the self-test", row.place()),
-                why: judged.reason.clone(),
                 required: view.run.is_none(),
-                stage: None,
-                is_timing: false,
+                ..Missing::required(what, judged.reason.clone())
             });
         }
     }
@@ -193,13 +191,11 @@ fn of_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {
     {
         return None;
     }
-    Some(Missing {
-        what: claimed.title(),
-        why: claimed.finding.reason.clone(),
+    let missing = Missing {
         required: is_measured && view.is_whole(),
-        stage: Some(claimed.stage.clone()),
-        is_timing: false,
-    })
+        ..Missing::required(claimed.title(), claimed.finding.reason.clone())
+    };
+    Some(missing.in_stage(&claimed.stage))
 }
 
 fn of_speed_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {

@@ -218,17 +218,26 @@ impl StageMeta {
         ProblemPlace::claims(self.first_dtype())
     }
 
-    /// Returns the problems at which the ladder's tables show it: of a rung the claims' problem and
-    /// [`LARGE`], of a branch what it is for.
-    pub fn places(&self) -> Vec<ProblemPlace> {
+    /// Returns [`LARGE`] in its first element type.
+    pub fn large_place(&self) -> ProblemPlace {
+        ProblemPlace::new(LARGE, self.first_dtype(), Mask::Full)
+    }
+
+    /// Returns the problem that a branch is for; nothing for a rung.
+    pub fn own_place(&self) -> Option<ProblemPlace> {
         match self.role {
-            Role::Rung => vec![
-                self.first_place(),
-                ProblemPlace::new(LARGE, self.first_dtype(), Mask::Full),
-            ],
+            Role::Rung => None,
             Role::Branch { problem: own, .. } => {
-                vec![ProblemPlace::new(own.shape, own.dtype, own.mask)]
+                Some(ProblemPlace::new(own.shape, own.dtype, own.mask))
             }
+        }
+    }
+
+    /// Returns the problems at which the ladder's tables show it.
+    pub fn places(&self) -> Vec<ProblemPlace> {
+        match self.own_place() {
+            Some(own) => vec![own],
+            None => vec![self.first_place(), self.large_place()],
         }
     }
 }
