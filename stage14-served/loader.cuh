@@ -46,18 +46,20 @@ struct Ring {
 template <class Preset>
 __device__ __forceinline__ void find_items(const AttentionServed &served, typename Preset::Shared &smem) {
     const int lane = threadIdx.x % 32;
-    auto schedule = Schedule<Preset>::start(served);
-    auto found = Place<Preset::FOUND_SLOTS>::first();
+    auto schedule = Schedule<Preset>::start(served, lane);
+    auto place = Place<Preset::FOUND_SLOTS>::first();
 #pragma unroll 1
-    for (int round = 0;; ++round, found.advance()) {
-        const Item item = schedule.find(served, index_of_round(round), lane);
+    for (int round = 0;; ++round, place.advance()) {
+        const Found found = schedule.find(served, index_of_round(round), lane);
         // The loader has read the slot's item before.
-        smem.found.wait_empty(found);
+        smem.found.wait_empty(place);
         if (attn::elect_one()) {
-            smem.found_items[found.slot()] = item;
-            attn::mbarrier_arrive(&smem.found.full[found.slot()]);
+            Item &item = smem.found_items[place.slot()];
+            if (found.sequence == Found::NO_MORE) item = Item::end();
+            else item = schedule.item_of(served, found);
+            attn::mbarrier_arrive(&smem.found.full[place.slot()]);
         }
-        if (item.key_tiles == Item::NO_MORE) return;
+        if (found.sequence == Found::NO_MORE) return;
     }
 }
 

@@ -1,5 +1,5 @@
 // Which items there are, in which order, and which block takes which. Lengths lie on the device, so that nobody knows how many items
-// there are: a warp counts them on its way, from where it was. Outputs do not depend on who takes what.
+// there are: a warp counts them, and looks for its next one from where it was. Outputs do not depend on who takes what.
 #pragma once
 
 #include <attn/element.cuh>
@@ -62,6 +62,13 @@ struct Item {
     int q_batch, q_start;      // where the sequence's rows of Q and O start
     int kv_batch, kv_start;    // where those of K and V do, but for pages
 
+    // What stands behind the last one.
+    static __device__ __forceinline__ Item end() {
+        Item item = {};
+        item.key_tiles = NO_MORE;
+        return item;
+    }
+
     // The query head and first query of the warp's 16 rows.
     __device__ __forceinline__ int head_of(int warp) const { return head_q + (warp & ((1 << heads_log) - 1)); }
     __device__ __forceinline__ int row_of(int warp) const { return row + (warp >> heads_log) * 16; }
@@ -71,7 +78,16 @@ struct Item {
         return lengths.keys - (first_tile + key_tiles - 1) * Preset::BLOCK_N;
     }
 };
-static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::find() makes it");
+static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::item_of() makes it");
+
+// Which item it is of those of the level that Schedule::find() was in last.
+struct Found {
+    static constexpr int NO_MORE = -1;
+
+    int sequence; // may be NO_MORE
+    int rank;     // among the sequence's
+};
+static_assert(std::is_trivially_default_constructible_v<Found>, "Schedule::find() makes it");
 
 // The items of a launch. The heaviest come first: they are in at most LEVELS levels, by how many warpgroups have rows of them times how
 // many tiles of keys these see. Within a level it goes sequence by sequence, key head by key head, so that items that read the same keys
@@ -84,36 +100,54 @@ static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::find()
 template <class Preset>
 struct Schedule {
     static constexpr int LEVELS = 32, BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, WARPGROUPS = Preset::CONSUMERS;
+    static_assert(BLOCK_M == WARPGROUPS * 64, "full_tiles() divides by these");
     static constexpr int MOST_HEADS_LOG = Preset::WARPS % 8 == 0 ? 3 : 2; // of a tile: a power of two that divides its warps
 
     int heads_log; // a tile has rows of 2 to this power query heads
-    int levels;    // of items, by weight
-    int width;     // of a level
+    int items;     // of the launch
+    int width;     // of a level of weights
 
     // The chunk of 32 sequences, one for each lane, in which the last item was found.
-    int level, first; // its level, that of the heaviest being 0, and its first sequence
-    int before;       // items before those of the chunk in the level
+    int most;    // an item weighs in its level; more than `most` - `width`
+    int first;   // the chunk's first sequence
+    int before;  // items before those of the chunk in the level
+    Lengths own; // of the lane's sequence; behind the last it has no items
 
-    static __device__ __forceinline__ Schedule start(const AttentionServed &served) {
+    // By a whole warp, as all of these are. Levels follow from the lengths that there are: from the longest that the launch allows, most
+    // of them could be empty.
+    static __device__ __forceinline__ Schedule start(const AttentionServed &served, int lane) {
+        const AttentionParams &params = served.launch.params;
         Schedule schedule;
-        schedule.heads_log = heads_log_of(served.launch.params);
-        const int heaviest = schedule.heaviest_item(served);
+        schedule.heads_log = heads_log_of(params);
+        int row_tiles = 0, longest = 0; // of the lane's sequences: all tiles, and the most keys
+#pragma unroll 1
+        for (int first = (params.batch - 1) / 32 * 32; first >= 0; first -= 32) {
+            schedule.enter(served, first, lane); // at last the first chunk
+            row_tiles += schedule.tiles_of(schedule.own);
+            longest = max(longest, schedule.own.keys);
+        }
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2) {
+            row_tiles += __shfl_xor_sync(0xffffffffu, row_tiles, step);
+            longest = max(longest, __shfl_xor_sync(0xffffffffu, longest, step));
+        }
+        schedule.items = row_tiles * schedule.columns(params);
+        const int heaviest = schedule.heaviest_item(served, longest);
         schedule.width = (heaviest + LEVELS - 1) / LEVELS;
-        schedule.levels = (heaviest + schedule.width - 1) / schedule.width;
-        schedule.level = schedule.first = schedule.before = 0;
+        schedule.most = (heaviest + schedule.width - 1) / schedule.width * schedule.width;
+        schedule.before = 0;
         return schedule;
     }
 
-    // Item number `index`, which is greater than that of the call before. By a whole warp, for each of its lanes.
-    __device__ __forceinline__ Item find(const AttentionServed &served, int index, int lane) {
+    // Where item number `index` is, which is greater than that of the call before.
+    __device__ __forceinline__ Found find(const AttentionServed &served, int index, int lane) {
         const AttentionParams &params = served.launch.params;
-        Item item;
-        item.key_tiles = Item::NO_MORE;
+        Found found;
+        found.sequence = Found::NO_MORE;
+        if (index >= items) return found;
 #pragma unroll 1
-        while (level < levels) {
-            Lengths own = {0, 0}; // the lane's sequence; behind the last it has no items
-            if (first + lane < params.batch) own = lengths_of(served, first + lane);
-            const int count = tiles_of_level(served, own).count() * (params.heads_q >> heads_log);
+        while (most > 0) {
+            const int count = tiles_of_level(served, own).count() * columns(params);
             int sum = count; // of the lanes up to this one
 #pragma unroll
             for (int step = 1; step < 32; step *= 2) {
@@ -127,21 +161,53 @@ struct Schedule {
                 for (int step = 16; step > 0; step /= 2) {
                     if (__shfl_sync(0xffffffffu, sum, source + step - 1) <= index - before) source += step;
                 }
-                const int rank = index - before - __shfl_sync(0xffffffffu, sum - count, source);
-                const Lengths of = {__shfl_sync(0xffffffffu, own.queries, source), __shfl_sync(0xffffffffu, own.keys, source)};
-                return item_of_rank(served, first + source, of, tiles_of_level(served, of), rank);
+                found.sequence = first + source;
+                found.rank = index - before - __shfl_sync(0xffffffffu, sum - count, source);
+                return found;
             }
             before += all;
-            first += 32;
-            if (first >= params.batch) {
-                first = 0;
-                ++level;
-            }
+            const bool is_last = first + 32 >= params.batch;
+            if (is_last) most -= width;
+            if (params.batch > 32) enter(served, is_last ? 0 : first + 32, lane);
         }
+        return found; // no sequence has fewer than 0 queries
+    }
+
+    // The item that was found, by any of the lanes. A sequence's items in a level are, for each key head, the tiles from the last, and for
+    // each of these the heads.
+    __device__ __forceinline__ Item item_of(const AttentionServed &served, Found found) const {
+        const AttentionParams &params = served.launch.params;
+        const AttentionServing &serving = served.serving;
+        const Lengths of = lengths_of(served, found.sequence);
+        const Tiles tiles = tiles_of_level(served, of);
+        const int group = params.heads_q / params.heads_kv, columns = group >> heads_log, of_key_head = columns * tiles.count();
+        const int in_key_head = found.rank % of_key_head, queries = BLOCK_M >> heads_log;
+        Item item;
+        item.sequence = found.sequence;
+        item.head_kv = found.rank / of_key_head;
+        item.head_q = item.head_kv * group + (in_key_head % columns << heads_log);
+        item.row = tiles.at(in_key_head / columns) * queries;
+        item.heads_log = heads_log;
+        item.lengths = of;
+        const int begin = keys_of_query(served, of, item.row).begin;
+        const int end = keys_of_query(served, of, min(item.row + queries, of.queries) - 1).end;
+        item.first_tile = begin / BLOCK_N;
+        item.key_tiles = max(0, (end + BLOCK_N - 1) / BLOCK_N - item.first_tile);
+        item.q_batch = serving.q_starts ? 0 : found.sequence;
+        item.q_start = serving.q_starts ? serving.q_starts[found.sequence] : 0;
+        item.kv_batch = serving.kv_starts ? 0 : found.sequence;
+        item.kv_start = serving.kv_starts ? serving.kv_starts[found.sequence] : 0;
         return item;
     }
 
   private:
+    // A chunk, by its first sequence.
+    __device__ __forceinline__ void enter(const AttentionServed &served, int chunk, int lane) {
+        first = chunk;
+        own = {0, 0};
+        if (chunk + lane < served.launch.params.batch) own = lengths_of(served, chunk + lane);
+    }
+
     // Tiles of a sequence's rows: those from `begin` to `end` - 1, which have rows for all warpgroups, and, if `partial` is 1, the one
     // behind all of these.
     struct Tiles {
@@ -161,15 +227,21 @@ struct Schedule {
         while (log < MOST_HEADS_LOG && group % (2 << log) == 0) ++log;
         return log;
     }
+    // Tiles of rows of all heads, side by side.
+    __device__ __forceinline__ int columns(const AttentionParams &params) const { return params.heads_q >> heads_log; }
+    // How many tiles these queries fill: by a shift and a constant, since most of a search would be divisions.
+    __device__ __forceinline__ int full_tiles(int queries) const { return (queries >> (6 - heads_log)) / WARPGROUPS; }
+    // Of a sequence's rows, one after the other.
+    __device__ __forceinline__ int tiles_of(Lengths of) const { return full_tiles(of.queries + (BLOCK_M >> heads_log) - 1); }
 
     // At least as many tiles of keys as the window lets a tile of rows see.
     __device__ __forceinline__ int window_tiles(const AttentionServed &served) const {
         const Window window = window_of(served);
         return (window.left + window.right + (BLOCK_M >> heads_log) + BLOCK_N - 2) / BLOCK_N + 1;
     }
-    // At least as much as any item weighs, and at least a tile of keys for all warpgroups.
-    __device__ __forceinline__ int heaviest_item(const AttentionServed &served) const {
-        const int most_tiles = (served.launch.params.seq_kv + BLOCK_N - 1) / BLOCK_N;
+    // At least as much as any item weighs where no sequence has more than these keys, and at least a tile of keys for all warpgroups.
+    __device__ __forceinline__ int heaviest_item(const AttentionServed &served, int longest) const {
+        const int most_tiles = (longest + BLOCK_N - 1) / BLOCK_N;
         return max(1, min(window_tiles(served), most_tiles)) * WARPGROUPS;
     }
 
@@ -179,46 +251,31 @@ struct Schedule {
         if (most >= window_tiles(served) || of.keys <= most * BLOCK_N) return tiles;
         // Queries before this one see no key behind the last of these tiles.
         const int end = most * BLOCK_N - window_of(served).right - (of.keys - of.queries);
-        return end >= of.queries ? tiles : min(tiles, max(0, end) / (BLOCK_M >> heads_log));
+        return end >= of.queries ? tiles : min(tiles, full_tiles(max(0, end)));
     }
-    // Those of this level. Whatever the launch says of its longest sequence, the first level has no upper and the last no lower limit.
+    // The most tiles of keys whose items weigh no more than `most`, with rows for so many warpgroups.
+    static __device__ __forceinline__ int tiles_of_weight(int most, int warpgroups) {
+        int tiles = most;
+#pragma unroll
+        for (int divisor = 2; divisor <= WARPGROUPS; ++divisor) {
+            if (warpgroups == divisor) tiles = most / divisor;
+        }
+        return tiles;
+    }
+    // Those of this level. The last has no lower limit, for rows that see no key.
     __device__ __forceinline__ Tiles tiles_of_level(const AttentionServed &served, Lengths of) const {
-        const int queries = BLOCK_M >> heads_log, tiles = (of.queries + queries - 1) / queries;
+        const int queries = BLOCK_M >> heads_log, tiles = tiles_of(of);
         const int of_last = of.queries - (tiles - 1) * queries; // queries
         const int warpgroups = (((of_last + 15) / 16 << heads_log) + 3) / 4; // that have rows of the last tile
-        const bool is_first = level == 0, is_last = level + 1 == levels;
-        const int most = (levels - level) * width, less = most - width;
+        const int less = most - width;
+        const bool is_last = less <= 0;
         Tiles in;
         in.whole = warpgroups == WARPGROUPS ? tiles : tiles - 1;
         in.begin = is_last ? 0 : tiles_within(served, of, in.whole, less / WARPGROUPS);
-        in.end = is_first ? in.whole : tiles_within(served, of, in.whole, most / WARPGROUPS);
-        in.partial = in.whole < tiles && (is_first || tiles_within(served, of, tiles, most / warpgroups) == tiles)
-                     && (is_last || tiles_within(served, of, tiles, less / warpgroups) < tiles);
+        in.end = tiles_within(served, of, in.whole, most / WARPGROUPS);
+        in.partial = in.whole < tiles && tiles_within(served, of, tiles, tiles_of_weight(most, warpgroups)) == tiles
+                     && (is_last || tiles_within(served, of, tiles, tiles_of_weight(less, warpgroups)) < tiles);
         return in;
-    }
-
-    // Number `rank` of a sequence's items in the level: for each key head the tiles from the last, and for each of these the heads.
-    __device__ __forceinline__ Item item_of_rank(const AttentionServed &served, int sequence, Lengths of, Tiles tiles, int rank) const {
-        const AttentionParams &params = served.launch.params;
-        const AttentionServing &serving = served.serving;
-        const int group = params.heads_q / params.heads_kv, columns = group >> heads_log, of_key_head = columns * tiles.count();
-        const int in_key_head = rank % of_key_head, queries = BLOCK_M >> heads_log;
-        Item item;
-        item.sequence = sequence;
-        item.head_kv = rank / of_key_head;
-        item.head_q = item.head_kv * group + (in_key_head % columns << heads_log);
-        item.row = tiles.at(in_key_head / columns) * queries;
-        item.heads_log = heads_log;
-        item.lengths = of;
-        const int begin = keys_of_query(served, of, item.row).begin;
-        const int end = keys_of_query(served, of, min(item.row + queries, of.queries) - 1).end;
-        item.first_tile = begin / BLOCK_N;
-        item.key_tiles = max(0, (end + BLOCK_N - 1) / BLOCK_N - item.first_tile);
-        item.q_batch = serving.q_starts ? 0 : sequence;
-        item.q_start = serving.q_starts ? serving.q_starts[sequence] : 0;
-        item.kv_batch = serving.kv_starts ? 0 : sequence;
-        item.kv_start = serving.kv_starts ? serving.kv_starts[sequence] : 0;
-        return item;
     }
 };
 

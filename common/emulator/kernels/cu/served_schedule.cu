@@ -32,11 +32,12 @@ KERNEL(served_schedule) {
     }
     const int total = serving.q_starts[of.batch], lane = threadIdx.x;
     auto *const products = out<int32_t>(params), *const taken = products + gridDim.x;
-    auto schedule = Schedule<Tiles>::start(problem);
+    auto schedule = Schedule<Tiles>::start(problem, lane);
     for (int round = 0;; ++round) {
-        const Item item = schedule.find(problem, index_of_round(round), lane);
-        if (item.key_tiles == Item::NO_MORE) break;
+        const Found found = schedule.find(problem, index_of_round(round), lane);
+        if (found.sequence == Found::NO_MORE) break;
         if (lane != 0) continue;
+        const Item item = schedule.item_of(problem, found);
         int warps = 0; // up to the last that has a row
         for (int warp = 0; warp < Tiles::WARPS; ++warp) {
             for (int row = item.row_of(warp); row < min(item.row_of(warp) + 16, item.lengths.queries); ++row) {
