@@ -6,6 +6,7 @@
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
+#include <attn/ptx/cvt_finite.cuh>
 #include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
 
@@ -239,9 +240,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::store_async(rank ^ 1, &partial.states[lane / 4], states, &partial.states_full);
     }
     const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);
-    // What is sent of the output is divided by the sum, so that no half overflows, and by 2, because rounding P may have made
-    // the quotient larger than any element of V.
-    const float normal[2] = {0.5f * state[0].inverse_sum(), 0.5f * state[1].inverse_sum()};
+    // What is sent of the output is divided by the sum, so that no half overflows.
+    const float normal[2] = {state[0].inverse_sum(), state[1].inverse_sum()};
     attn::wgmma_wait<0>(o_acc);
  if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key((tiles - 1) / Preset::PAIR * Preset::PAIR), o_acc);
     // Each block owns half of the columns, and gets the other's part of them. A branch, since registers cannot be indexed.
@@ -253,8 +253,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             uint32_t sent[4];
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                const int first = SENT + 8 * i + 2 * j;
-                sent[j] = Operand::pack(o_acc[first] * normal[j % 2], o_acc[first + 1] * normal[j % 2]);
+                // Rounding P may have made the quotient larger than any element of V, by less than a rounding: it is sent as the largest
+                // number. An infinity, which is V's own, is sent as NaN.
+                const float low = o_acc[SENT + 8 * i + 2 * j], high = o_acc[SENT + 8 * i + 2 * j + 1];
+                sent[j] = attn::pack_finite<Operand>(fmaf(low, normal[j % 2], 0.0f * low), fmaf(high, normal[j % 2], 0.0f * high));
             }
             attn::store_async(rank ^ 1, &partial.o[i][lane], make_uint4(sent[0], sent[1], sent[2], sent[3]), &partial.o_full);
         }
@@ -277,7 +279,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
         if (Preset::LSE && rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total, scale_log2);
         const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
-        other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
+        other_factor[half] = inverse * total.factor(others[half]) * others[half].sum;
 #pragma unroll
         for (int i = 0; i < HALF / 2; ++i) own[i / 2 * 4 + 2 * half + i % 2] *= factor;
     }

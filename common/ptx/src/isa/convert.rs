@@ -110,6 +110,15 @@ fn pack(upper: u16, lower: u16) -> u64 {
     u64::from(upper) << 16 | u64::from(lower)
 }
 
+/// Returns the code of the largest number in place of that of an infinity, with its sign.
+fn finite(code: u16, infinity: u16) -> u16 {
+    if code & 0x7fff == infinity {
+        code - 1
+    } else {
+        code
+    }
+}
+
 fn pairs(table: &mut Table) {
     table.add(
         "cvt.rn.f16x2.f32",
@@ -118,6 +127,20 @@ fn pairs(table: &mut Table) {
     table.add(
         "cvt.rn.bf16x2.f32",
         Apply::Two(|a, b| pack(to_bf16(f32::take(a)), to_bf16(f32::take(b)))),
+    );
+    table.add(
+        "cvt.rn.satfinite.f16x2.f32",
+        Apply::Two(|a, b| {
+            let code = |bits| finite(to_f16(f32::take(bits)), 0x7c00);
+            pack(code(a), code(b))
+        }),
+    );
+    table.add(
+        "cvt.rn.satfinite.bf16x2.f32",
+        Apply::Two(|a, b| {
+            let code = |bits| finite(to_bf16(f32::take(bits)), 0x7f80);
+            pack(code(a), code(b))
+        }),
     );
     table.add(
         "cvt.rn.satfinite.e4m3x2.f32",

@@ -194,6 +194,17 @@ fn narrow_formats_round_to_even_and_pack_the_first_operand_above() {
         result("cvt.rn.satfinite.e4m3x2.f32", &[single(1.0), single(1e9)]),
         0x387e
     );
+    assert_eq!(
+        result("cvt.rn.satfinite.f16x2.f32", &[single(-1e9), single(1.0)]),
+        0xfbff_3c00
+    );
+    assert_eq!(
+        result(
+            "cvt.rn.satfinite.bf16x2.f32",
+            &[single(1.0), single(f32::MAX)]
+        ),
+        0x3f80_7f7f
+    );
 }
 
 /// Every code of E4M3 is its own rounding.
