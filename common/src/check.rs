@@ -90,7 +90,7 @@ pub fn failures(outcome: Outcome) -> Vec<GateResult> {
 pub struct StagedInputs {
     family: Option<Family>,
     /// The inputs strided, or as they were placed, and packed: launches alternate.
-    layouts: [Staged; 2],
+    layouts: [Arc<Staged>; 2],
     /// Whether the first of every two launches asks for log-sum-exps, where the kernel writes them.
     lse: bool,
 }
@@ -99,7 +99,8 @@ impl StagedInputs {
     pub fn new(inputs: &Inputs, family: Option<Family>) -> Self {
         Self {
             family,
-            layouts: [Layout::Strided, Layout::Packed].map(|layout| Staged::new(inputs, layout)),
+            layouts: [Layout::Strided, Layout::Packed]
+                .map(|layout| Arc::new(Staged::new(inputs, layout))),
             lse: true,
         }
     }
@@ -109,8 +110,8 @@ impl StagedInputs {
         Self {
             family: Some(family),
             layouts: [
-                Staged::placed(inputs, places),
-                Staged::new(inputs, Layout::Packed),
+                Arc::new(Staged::placed(inputs, places)),
+                Arc::new(Staged::new(inputs, Layout::Packed)),
             ],
             lse,
         }
@@ -120,15 +121,13 @@ impl StagedInputs {
     pub fn launch_bytes(&self) -> usize {
         let mut most = 0;
         for staged in &self.layouts {
-            let inputs = staged.inputs.iter();
-            let input_bytes: usize = inputs.map(|operand| operand.image.bytes.len()).sum();
-            most = most.max(staged.output.bytes.len() + input_bytes);
+            most = most.max(staged.output.bytes.len() + staged.lse.bytes.len());
         }
         most
     }
 
     /// Returns the layout of a launch.
-    pub fn of_launch(&self, index: usize) -> &Staged {
+    pub fn of_launch(&self, index: usize) -> &Arc<Staged> {
         &self.layouts[index % 2]
     }
 }
@@ -380,11 +379,11 @@ pub fn buffers<'a>(
     let inputs = staged
         .inputs
         .iter()
-        .zip(&execution.inputs)
+        .zip(&execution.changed_inputs)
         .map(|(operand, after)| Buffer {
             name: operand.name,
             image: &operand.image,
-            after,
+            after: after.as_ref().unwrap_or(&operand.image.bytes),
             role: Role::Input,
         });
     let output = |name, image, after| Buffer {

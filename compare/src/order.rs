@@ -14,6 +14,7 @@ use pages::files::Rendered;
 use pages::timeline::{Drawn, Times, picture};
 use results::builds::loaded;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The picture of docs/ladder.md.
 const PICTURE: &str = "docs/pictures/order.svg";
@@ -32,7 +33,7 @@ const CASE: &str = "1x1x64:512x64 f16 full normal:0";
 pub struct Launch<'a> {
     pub stage: &'a LoadedStage,
     pub prepared: &'a Prepared<'a>,
-    pub staged: &'a Staged,
+    pub staged: &'a Arc<Staged>,
     /// The block's number: x, then y, then z.
     pub block: u32,
 }

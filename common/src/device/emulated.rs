@@ -1,6 +1,6 @@
 //! The emulated backend: one launch, plain for results or traced for hazards and counters.
 
-use super::{Execution, Staged};
+use super::{Execution, Staged, changed};
 use crate::image::Image;
 use crate::maps::{self, BoxRows, TableAddresses, TensorMap};
 use crate::params::AttentionServed;
@@ -179,9 +179,12 @@ impl Buffers {
         }
     }
 
-    fn execution(&self) -> Execution {
+    /// Returns what a launch left of `staged`, which was in these buffers.
+    fn execution(&self, staged: &Staged) -> Execution {
         Execution {
-            inputs: self.images.each_ref().map(AlignedBytes::to_vec),
+            changed_inputs: std::array::from_fn(|i| {
+                changed(&staged.inputs[i].image.bytes, self.images[i].to_vec())
+            }),
             output: self.output.to_vec(),
             lse: self.lse.as_ref().map(AlignedBytes::to_vec),
         }
@@ -263,7 +266,7 @@ pub fn execute(
     // and strides of `staged` allow, and is on the boundary that kernels rely on. Without a barrier
     // a kernel computes something else, but at the same addresses.
     unsafe { emulator::launch(&launch, suppress) }?;
-    Ok(buffers.execution())
+    Ok(buffers.execution(staged))
 }
 
 /// Runs a variant's PTX, as nvcc compiles its source, in the place of the plain build.
@@ -281,7 +284,7 @@ pub fn execute_ptx(
     let launch = invocation.launch(&buffers.launch_of(no_body, prepared, schedule));
     // SAFETY: as in `execute`.
     unsafe { emulator::launch(&launch, None) }?;
-    Ok(buffers.execution())
+    Ok(buffers.execution(staged))
 }
 
 /// Traces a variant's PTX in the place of the traced build.
@@ -303,7 +306,7 @@ pub fn trace_ptx(
     let report = unsafe { emulator::trace::trace(&launch, memory, selection) }?;
     Ok(TracedExecution {
         report,
-        execution: buffers.execution(),
+        execution: buffers.execution(staged),
     })
 }
 
@@ -407,8 +410,12 @@ pub fn execute_far_apart(
     // SAFETY: as in `execute`; the mappings outlive the call, too.
     unsafe { emulator::launch(&launch, None) }?;
     Ok(Execution {
-        inputs: std::array::from_fn(|i| {
-            inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image)
+        changed_inputs: std::array::from_fn(|i| {
+            let image = &staged.inputs[i].image;
+            changed(
+                &image.bytes,
+                inputs[i].gathered(image, &far.inputs[i].image),
+            )
         }),
         output: output.gathered(&staged.output, &far.output),
         lse: None,
@@ -454,7 +461,7 @@ pub fn execute_traced(
     let report = unsafe { emulator::trace::trace(&launch, memory, selection) }?;
     Ok(TracedExecution {
         report,
-        execution: buffers.execution(),
+        execution: buffers.execution(staged),
     })
 }
 

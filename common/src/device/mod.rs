@@ -156,10 +156,16 @@ fn place(image: &Image, base: *mut c_void, scales: *const f32) -> AttentionTenso
     }
 }
 
-/// The bytes of all tensors after a launch.
+/// The bytes that a launch left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
-    pub inputs: [Vec<u8>; 3],
+    /// The bytes of each input that it changed; no kernel may.
+    pub changed_inputs: [Option<Vec<u8>>; 3],
     pub output: Vec<u8>,
     pub lse: Option<Vec<u8>>,
+}
+
+/// Returns `after` unless it is what was there `before`.
+pub fn changed(before: &[u8], after: Vec<u8>) -> Option<Vec<u8>> {
+    (before != after).then_some(after)
 }

@@ -54,7 +54,7 @@ mod tests {
 
     fn execution(output: &[u8], lse: Option<&[u8]>) -> Execution {
         Execution {
-            inputs: Default::default(),
+            changed_inputs: Default::default(),
             output: output.to_vec(),
             lse: lse.map(<[u8]>::to_vec),
         }

@@ -115,11 +115,24 @@ impl Default for Plan {
 }
 
 impl Plan {
+    /// The warm-up before the first reading of the power, whose mean is over some ten milliseconds.
+    const BEFORE_READING: Duration = Duration::from_millis(50);
+
     /// The fewest samples, whatever the budget.
     pub const LEAST_SAMPLES: usize = 20;
 
     /// The most launches per sample: a graph node costs memory and time to upload.
     const MOST_LAUNCHES: usize = 4096;
+
+    /// Returns the plan of the warm-up after which the power is read for the first time: one that is
+    /// at the limit settles in its turns.
+    pub fn before_reading(&self) -> Self {
+        Self {
+            warm_up: self.warm_up.min(Self::BEFORE_READING),
+            warm_up_launches: 1,
+            ..self.clone()
+        }
+    }
 
     /// Returns the plan of a burst before sustained times, which replace it: as long as the check of
     /// the timer takes.

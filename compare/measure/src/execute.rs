@@ -46,6 +46,9 @@ const IN_FLIGHT_BYTES: usize = 1 << 30;
 /// blocks for all processors.
 const SMALL_SCORES: u64 = 50_000;
 
+/// The largest Q, K and V that are made before they are needed.
+const MADE_AHEAD_BYTES: u64 = 256 << 20;
+
 /// The cases that are judged together, per processor: more than one, so that no processor waits
 /// long for the slowest case.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
@@ -170,22 +173,36 @@ impl<'a> Executor<'a> {
         let by_inputs = cases
             .iter()
             .map(|&case| ((case.problem, &case.source), case));
-        for Grouped { values: group, .. } in grouped(by_inputs) {
+        let mut groups = grouped(by_inputs).into_iter().peekable();
+        // The inputs of the next cases, which are made while a GPU has these.
+        let mut made_ahead = None;
+        while let Some(Grouped { values: group, .. }) = groups.next() {
             let group_inputs = match made.take() {
                 Some(inputs) if inputs.is_of(group[0]) => Ok(inputs),
-                _ => self.make(group[0]),
+                _ => made_ahead
+                    .take()
+                    .unwrap_or_else(|| make(self.file, group[0])),
             };
             if group_inputs.is_err() {
                 self.finish(waiting.take(), run, sink)?;
             }
             let inputs = made.insert(group_inputs?);
             let batch_size = self.in_flight(group[0], &inputs.staged);
+            let mut next_case = groups.peek().map(|next| next.values[0]);
+            next_case.take_if(|case| !self.is_made_ahead(case));
             for batch in group.chunks(batch_size) {
                 let before = waiting.take();
-                let (launched, judged) = meanwhile(
+                let file = self.file;
+                let (launched, (judged, ahead)) = meanwhile(
                     || self.launch_batch(batch, inputs, begun, sink),
-                    || before.map(|batch_before| batch_before.judge(self.stages)),
+                    || {
+                        rayon::join(
+                            || before.map(|batch_before| batch_before.judge(self.stages)),
+                            || next_case.take().map(|case| make(file, case)),
+                        )
+                    },
                 );
+                made_ahead = made_ahead.or(ahead);
                 begun += batch.len();
                 keep(judged.unwrap_or_default(), run, sink)?;
                 waiting = Some(launched?);
@@ -244,18 +261,6 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    fn make(&self, case: &PlannedCase) -> Result<MadeInputs, ExecuteError> {
-        let inputs = self.inputs(case)?;
-        let staged = StagedInputs::new(&inputs, case.source.family());
-        Ok(MadeInputs {
-            problem: case.problem,
-            source: case.source.clone(),
-            inputs,
-            staged: Arc::new(staged),
-            references: HashMap::new(),
-        })
-    }
-
     fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
         match self.timer {
             Some(timer) => timer.reference(inputs, p),
@@ -263,17 +268,11 @@ impl<'a> Executor<'a> {
         }
     }
 
-    fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
-        match &case.source {
-            Source::Seeded { family, seed } => Ok(Inputs::generate(&case.problem, *family, *seed)),
-            Source::File { .. } => {
-                let file = self
-                    .file
-                    .expect("a plan has file cases only where there is a file");
-                let inputs = file.inputs(&case.problem);
-                inputs.map_err(|error| no_reference(case.place(), ReferenceError::Input(error)))
-            }
-        }
+    /// Returns whether the inputs of a case are made while others are launched: on a GPU, whose
+    /// launches leave processors idle, if two sets of them take little memory.
+    fn is_made_ahead(&self, case: &PlannedCase) -> bool {
+        matches!(case.mode, Mode::Device | Mode::Both)
+            && case.problem.input_bytes() <= MADE_AHEAD_BYTES
     }
 
     /// Returns how many cases like `case` are launched before they are judged. In the emulator a
@@ -561,6 +560,26 @@ impl<'a> Executor<'a> {
         };
         Ok(Some(in_regime.with_verdicts(&failed)))
     }
+}
+
+/// Makes the inputs of a case.
+fn make(file: Option<&FileInput>, case: &PlannedCase) -> Result<MadeInputs, ExecuteError> {
+    let inputs = match &case.source {
+        Source::Seeded { family, seed } => Inputs::generate(&case.problem, *family, *seed),
+        Source::File { .. } => {
+            let tensors = file.expect("a plan has file cases only where there is a file");
+            let inputs = tensors.inputs(&case.problem);
+            inputs.map_err(|error| no_reference(case.place(), ReferenceError::Input(error)))?
+        }
+    };
+    let staged = StagedInputs::new(&inputs, case.source.family());
+    Ok(MadeInputs {
+        problem: case.problem,
+        source: case.source.clone(),
+        inputs,
+        staged: Arc::new(staged),
+        references: HashMap::new(),
+    })
 }
 
 /// Inputs and their references, which are made once for all cases on them, and kept until others

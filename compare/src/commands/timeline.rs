@@ -245,7 +245,7 @@ impl GpuLaunch<'_> {
             staged,
             ..
         } = self.launch;
-        let pool = self.device.pool(vec![staged.clone()], false)?;
+        let pool = self.device.pool(vec![(**staged).clone()], false)?;
         let mut plain = self.device.arm(stage, prepared, &pool)?;
         let mut with_notes = noting.arm(prepared, &pool)?;
         let plan = Plan {

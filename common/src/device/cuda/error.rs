@@ -82,6 +82,12 @@ pub enum CudaError {
         launch: Box<LaunchName>,
         tensor: &'static str,
     },
+    /// Gate C6 would pass whatever a kernel wrote.
+    #[error(
+        "the kernel that compares arrays says that equal ones differ, or that others do not: \
+         `compare doctor` shows the driver and the GPU to report"
+    )]
+    Compares,
     /// The context cannot be recovered: the process must exit.
     #[error(
         "{launch}: no end after {:.1} s; a kernel that hangs takes its context with it, so this \

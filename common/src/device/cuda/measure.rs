@@ -225,8 +225,17 @@ struct Session<'a, 'd> {
     /// The time for which the stream is held while the host submits a round, so that no sample
     /// waits for the host.
     lead_in: Duration,
+    warmed: WarmUp,
     /// The conditions of each arm before the samples.
     before: Vec<Reading>,
+}
+
+/// The rounds before the first sample.
+#[derive(Default)]
+struct WarmUp {
+    length: Duration,
+    /// The launches of each arm.
+    launches: usize,
 }
 
 impl<'a, 'd> Session<'a, 'd> {
@@ -269,29 +278,31 @@ impl<'a, 'd> Session<'a, 'd> {
             events: device.timing_events(order.len() + 1)?,
             round: microseconds(round_us),
             lead_in: Duration::ZERO,
+            warmed: WarmUp::default(),
             before: Vec::new(),
         };
-        session.warm_up()?;
+        session.warm_up(&plan.before_reading())?;
         session.before = session.conditions_under_load()?;
         if Regime::needed(&session.before) == Regime::Sustained {
             session.plan = session.plan.before_sustained();
+        } else if !session.is_warm(plan) {
+            session.warm_up(plan)?;
+            session.before = session.conditions_under_load()?;
         }
         Ok(session)
     }
 
     /// Runs rounds until clocks have settled, and learns how long the host takes to submit one.
-    fn warm_up(&mut self) -> Result<(), CudaError> {
-        let start = Instant::now();
-        let longest = self.plan.warm_up.max(self.plan.budget / 2);
+    fn warm_up(&mut self, plan: &Plan) -> Result<(), CudaError> {
+        let longest = plan.warm_up.max(plan.budget / 2);
         let mut submissions_us = Vec::new();
-        let mut launches = 0;
         loop {
+            let start = Instant::now();
             submissions_us.push(CudaDevice::host_us(|| self.submit_round())?);
             self.wait_round()?;
-            launches += self.replays_per_arm() * self.launches;
-            let warm_up = start.elapsed();
-            let is_warm = warm_up >= self.plan.warm_up && launches >= self.plan.warm_up_launches;
-            if is_warm || warm_up >= longest {
+            self.warmed.launches += self.replays_per_arm() * self.launches;
+            self.warmed.length += start.elapsed();
+            if self.is_warm(plan) || self.warmed.length >= longest {
                 break;
             }
         }
@@ -299,6 +310,10 @@ impl<'a, 'd> Session<'a, 'd> {
         let lead_in_us = 1.5 * percentile(&submissions_us, 0.9) + 10.0;
         self.lead_in = microseconds(lead_in_us.clamp(20.0, 5_000.0));
         Ok(())
+    }
+
+    fn is_warm(&self, plan: &Plan) -> bool {
+        self.warmed.length >= plan.warm_up && self.warmed.launches >= plan.warm_up_launches
     }
 
     fn replays_per_arm(&self) -> usize {

@@ -5,6 +5,7 @@
 mod arm;
 mod attend;
 mod error;
+mod loaded;
 mod measure;
 mod selftest;
 mod timeline;
@@ -33,6 +34,7 @@ use cudarc::driver::{
     DriverError, LaunchConfig, PushKernelArg, result,
 };
 use cudarc::nvrtc::Ptx;
+use loaded::{Loaded, Recent, Untouched};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -97,15 +99,20 @@ pub struct CudaDevice {
     modules: RefCell<Modules>,
     helpers: RefCell<Option<Helpers>>,
     sticky: Cell<bool>,
+    /// The tensors of the last launches, which the next ones may take again.
+    recent: RefCell<Recent<RefCell<Loaded>>>,
+    /// Whether the kernel that compares arrays was found to do so.
+    compares: Cell<bool>,
     /// Whether the kernel of references was found to agree with the host.
     pub(crate) references_agree: Cell<bool>,
 }
 
-/// The kernels of the timer.
+/// Kernels that belong to no stage.
 #[derive(Clone)]
 struct Helpers {
     noop: CudaFunction,
     spin: CudaFunction,
+    differ: CudaFunction,
 }
 
 impl Helpers {
@@ -114,6 +121,7 @@ impl Helpers {
         Ok(Self {
             noop: module.load_function("attention_noop")?,
             spin: module.load_function("attention_spin")?,
+            differ: module.load_function("attention_differ")?,
         })
     }
 }
@@ -133,6 +141,7 @@ enum Argument {
 }
 
 struct DeviceInputs {
+    /// Q, K and V, each a copy of [`Untouched`]'s.
     images: [CudaSlice<u8>; 3],
     scales: [DeviceArray<f32>; 3],
     tables: DeviceTables,
@@ -163,6 +172,7 @@ impl Drop for CudaDevice {
             std::mem::forget(Arc::clone(&self.stream));
             std::mem::forget(self.modules.take());
             std::mem::forget(self.helpers.take());
+            std::mem::forget(self.recent.take());
         }
     }
 }
@@ -187,6 +197,8 @@ impl CudaDevice {
             modules: RefCell::default(),
             helpers: RefCell::default(),
             sticky: Cell::new(false),
+            recent: RefCell::default(),
+            compares: Cell::new(false),
             references_agree: Cell::new(false),
         })
     }
@@ -211,13 +223,13 @@ impl CudaDevice {
         self.watchdog = watchdog;
     }
 
-    /// Launches a kernel once into a freshly poisoned output. Inputs are downloaded, too, for gate
-    /// C6.
+    /// Launches a kernel once into a freshly poisoned output. Inputs that it changed are downloaded,
+    /// too, for gate C6. Further launches on the same tensors do not upload them again.
     pub fn execute(
         &self,
         stage: &LoadedStage,
         prepared: &Prepared<'_>,
-        staged: &Staged,
+        staged: &Arc<Staged>,
     ) -> Result<Execution, CudaError> {
         self.check_usable()?;
         let kernel = self.bind(stage, prepared, staged)?;
@@ -228,26 +240,25 @@ impl CudaDevice {
         &self,
         kernel: &BoundKernel,
         prepared: &Prepared<'_>,
-        staged: &Staged,
+        staged: &Arc<Staged>,
     ) -> Result<Execution, CudaError> {
-        let inputs = self.upload_inputs(staged)?;
-        let device_output = self.upload(&staged.output.bytes)?;
-        let device_lse = prepared
-            .lse
-            .then(|| self.upload(&staged.lse.bytes))
-            .transpose()?;
-        let argument = self.argument(
-            prepared,
-            staged,
-            &inputs,
-            &device_output,
-            device_lse.as_ref(),
-        )?;
+        let loaded = self.load(staged)?;
+        self.clear(&mut loaded.borrow_mut())?;
+        let tensors = loaded.borrow();
+        let lse = prepared.lse.then_some(&tensors.lse);
+        let argument = self.argument(prepared, staged, &tensors.inputs, &tensors.output, lse)?;
         self.enqueue(kernel, &argument)?;
         self.finish(&kernel.name, Duration::ZERO)?;
-        let lse = device_lse.map(|slice| self.download(&slice)).transpose()?;
-        let execution = self.read_back(&kernel.name, staged, &inputs, &device_output)?;
-        Ok(Execution { lse, ..execution })
+        let changed_inputs =
+            self.changed_inputs(&kernel.name, staged, &tensors.inputs, &tensors.untouched)?;
+        if changed_inputs.iter().any(Option::is_some) {
+            self.recent.borrow_mut().forget();
+        }
+        Ok(Execution {
+            changed_inputs,
+            output: self.download(&tensors.output)?,
+            lse: lse.map(|slice| self.download(slice)).transpose()?,
+        })
     }
 
     fn module(&self, stage: &LoadedStage) -> Result<Arc<CudaModule>, CudaError> {
@@ -360,19 +371,13 @@ impl CudaDevice {
             return Ok(helpers.clone());
         }
         let helpers = Helpers::load(&self.context)
-            .map_err(|error| self.driver_error("translating the timer's helper kernels", error))?;
+            .map_err(|error| self.driver_error("translating the helper kernels", error))?;
         Ok(self.helpers.borrow_mut().insert(helpers).clone())
     }
 
     fn upload<T: DeviceRepr>(&self, host: &[T]) -> Result<CudaSlice<T>, CudaError> {
         self.stream
             .clone_htod(host)
-            .map_err(|error| self.driver_error("copying to the GPU", error))
-    }
-
-    fn upload_into(&self, host: &[u8], device: &mut CudaSlice<u8>) -> Result<(), CudaError> {
-        self.stream
-            .memcpy_htod(host, device)
             .map_err(|error| self.driver_error("copying to the GPU", error))
     }
 
@@ -390,13 +395,19 @@ impl CudaDevice {
         Ok(host)
     }
 
-    fn upload_inputs(&self, staged: &Staged) -> Result<DeviceInputs, CudaError> {
+    /// Makes a set of inputs for kernels to read.
+    fn copy_inputs(
+        &self,
+        staged: &Staged,
+        untouched: &Untouched,
+    ) -> Result<DeviceInputs, CudaError> {
         let [q, k, v] = &staged.inputs;
+        let [q_image, k_image, v_image] = &untouched.inputs;
         Ok(DeviceInputs {
             images: [
-                self.upload(&q.image.bytes)?,
-                self.upload(&k.image.bytes)?,
-                self.upload(&v.image.bytes)?,
+                self.copy_of(q_image)?,
+                self.copy_of(k_image)?,
+                self.copy_of(v_image)?,
             ],
             scales: [
                 self.upload_some(&q.scales)?,
@@ -441,33 +452,6 @@ impl CudaDevice {
             Some(array) => self.address(array).cast_const().cast(),
             None => std::ptr::null(),
         }
-    }
-
-    /// Copies all but the log-sum-exps to the host, after a launch that has been waited for.
-    fn read_back(
-        &self,
-        name: &LaunchName,
-        staged: &Staged,
-        inputs: &DeviceInputs,
-        output: &CudaSlice<u8>,
-    ) -> Result<Execution, CudaError> {
-        for (operand, device_scales) in staged.inputs.iter().zip(&inputs.scales) {
-            let Some(slice) = device_scales else {
-                continue;
-            };
-            if bits(&self.download(slice)?) != bits(&operand.scales) {
-                return Err(CudaError::ScalesChanged {
-                    launch: Box::new(name.clone()),
-                    tensor: operand.name,
-                });
-            }
-        }
-        let [q, k, v] = &inputs.images;
-        Ok(Execution {
-            inputs: [self.download(q)?, self.download(k)?, self.download(v)?],
-            output: self.download(output)?,
-            lse: None,
-        })
     }
 
     /// Returns what a launch of an attention kernel takes.

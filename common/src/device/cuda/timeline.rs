@@ -59,7 +59,7 @@ impl<'d> Noting<'d> {
     pub fn execute(
         &self,
         prepared: &Prepared<'_>,
-        staged: &Staged,
+        staged: &Arc<Staged>,
     ) -> Result<Execution, CudaError> {
         self.device.check_usable()?;
         self.device.execute_bound(&self.kernel, prepared, staged)

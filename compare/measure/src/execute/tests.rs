@@ -557,7 +557,11 @@ const FAULTS: [(GateId, Fault); 6] = [
     (GateId::C5, flip_in_a_copy),
     (GateId::C6, |outputs| outputs[0].execution.output[0] ^= 1),
     (GateId::C6, |outputs| outputs[1].execution.output[0] ^= 1),
-    (GateId::C6, |outputs| outputs[1].execution.inputs[2][0] ^= 1),
+    // V has become O.
+    (GateId::C6, |outputs| {
+        let left = &mut outputs[1].execution;
+        left.changed_inputs[2] = Some(left.output.clone());
+    }),
 ];
 
 /// Adds an output of the same inputs that differs in one element.

@@ -2,7 +2,7 @@
 //! cheat.
 
 use common::check::{Launched, NoOutput, Run, StagedInputs};
-use common::device::{Execution, Staged};
+use common::device::{Execution, Staged, changed};
 use common::image::Image;
 use common::problem::Mask;
 use common::reference::Probability;
@@ -117,14 +117,17 @@ impl Call {
             "scale": tensors.problem.softmax_scale,
             "output": exchange.path("o"),
         });
-        for operand in &tensors.inputs {
-            let image = &operand.image;
-            let mut bytes = image.bytes.clone();
+        let given = tensors.inputs.each_ref().map(|operand| {
+            let mut bytes = operand.image.bytes.clone();
             if self.is_negated && operand.name == "v" {
-                negate(image, &mut bytes);
+                negate(&operand.image, &mut bytes);
             }
+            (operand.name, bytes)
+        });
+        for (operand, (_, bytes)) in tensors.inputs.iter().zip(&given) {
+            let image = &operand.image;
             arguments[operand.name] = json!({
-                "file": exchange.write(operand.name, &bytes)?,
+                "file": exchange.write(operand.name, bytes)?,
                 "after": after(operand.name),
                 "offset": image.offset,
                 "extents": image.extents,
@@ -136,8 +139,10 @@ impl Call {
         let findings = python.ask("call", arguments)?;
         let dense = read_and_remove(&exchange.path("o"));
         let execution = Execution {
-            // A file that cannot be read has no bytes, which gate C6 fails.
-            inputs: ["q", "k", "v"].map(|name| std::fs::read(after(name)).unwrap_or_default()),
+            changed_inputs: given.map(|(name, bytes)| {
+                // A file that cannot be read has no bytes, which gate C6 fails.
+                changed(&bytes, std::fs::read(after(name)).unwrap_or_default())
+            }),
             output: tensors.output.with_elements(&dense),
             lse: None,
         };
@@ -160,9 +165,9 @@ fn negate(image: &Image, bytes: &mut [u8]) {
 /// but for the sign. Elements without a sign to turn become those of `first`: a sum that cancels is
 /// +0 in both, and the sign of NaN means nothing.
 fn undo_negation_of_v(tensors: &Staged, first: &[u8], execution: &mut Execution) {
-    for (operand, after) in tensors.inputs.iter().zip(&mut execution.inputs) {
-        if operand.name == "v" {
-            negate(&operand.image, after);
+    for (operand, after) in tensors.inputs.iter().zip(&mut execution.changed_inputs) {
+        if let ("v", Some(bytes)) = (operand.name, after) {
+            negate(&operand.image, bytes);
         }
     }
     let output = &mut execution.output;
@@ -240,14 +245,20 @@ mod tests {
                     .into_iter()
                     .flat_map(u16::to_le_bytes)
                     .collect();
-                let mut inputs = [0, 1, 2].map(|i| tensors.inputs[i].image.bytes.clone());
-                if negated {
-                    negate(&tensors.inputs[2].image, &mut inputs[2]);
-                }
+                // Each was written to, in its last byte.
+                let changed_inputs = [0, 1, 2].map(|i| {
+                    let image = &tensors.inputs[i].image;
+                    let mut bytes = image.bytes.clone();
+                    *bytes.last_mut().unwrap() ^= 1;
+                    if negated && i == 2 {
+                        negate(image, &mut bytes);
+                    }
+                    Some(bytes)
+                });
                 let output = tensors.output.with_elements(&dense);
                 let lse = None;
                 Execution {
-                    inputs,
+                    changed_inputs,
                     output,
                     lse,
                 }
@@ -257,7 +268,7 @@ mod tests {
             let turned = |values| {
                 let mut execution = left(values, true);
                 undo_negation_of_v(&tensors, &first.output, &mut execution);
-                assert_eq!(execution.inputs, first.inputs);
+                assert_eq!(execution.changed_inputs, first.changed_inputs);
                 execution.output == first.output
             };
             assert!(turned([0x8000, 0xFFFF, 0xBC00, 0x3C01]));
