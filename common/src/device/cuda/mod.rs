@@ -50,6 +50,9 @@ const SHARED_WITHOUT_OPT_IN: usize = 48 << 10;
 
 const HELPERS_PTX: &str = include_str!("helpers.ptx");
 
+/// The beginning of the names of kernels that belong to no stage.
+pub const HELPER_PREFIX: &str = "attention_";
+
 // SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C
 // and in Rust because one is generated from the other. The driver copies as many of its bytes as
 // the kernel's one parameter has: all, or those that it begins with. Device addresses
