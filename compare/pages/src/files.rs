@@ -8,6 +8,7 @@ use results::judge::main_gpu::main_gpu;
 use results::judge::verdict::{self, Report};
 use results::table::files::write_atomically;
 use results::table::{Results, StageMeta, StoreError, Table};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A file and the text that it should have.
@@ -17,6 +18,9 @@ pub struct Rendered {
 }
 
 const REPORT: &str = "COMPARE.md";
+
+/// The beginning of the names of reports on other GPU models.
+pub(crate) const OTHER_REPORT: &str = "COMPARE-";
 
 /// The pages with generated parts, beside those of the stages.
 const PAGES: [&str; 3] = ["README.md", "docs/ladder.md", "docs/rows.md"];
@@ -168,6 +172,30 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Removes files.
+pub fn remove(paths: &[PathBuf]) -> anyhow::Result<()> {
+    for path in paths {
+        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Returns the reports at `root` on GPU models that have none any more: COMPARE.md is about them
+/// now, or all of their figures are of former kernels.
+pub fn former_reports(root: &Path, files: &[Rendered]) -> io::Result<Vec<PathBuf>> {
+    let mut former = Vec::new();
+    for entry in std::fs::read_dir(root)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_report = name.starts_with(OTHER_REPORT) && name.ends_with(".md");
+        if is_report && files.iter().all(|file| file.path != path) {
+            former.push(path);
+        }
+    }
+    former.sort();
+    Ok(former)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +234,27 @@ mod tests {
             assert_eq!(report_in(root.path()), is_on_gpu.then_some(written));
             assert_eq!(places.contains("\nand in "), is_on_gpu, "{places}");
         }
+    }
+
+    #[test]
+    fn a_report_that_is_not_written_any_more_is_a_former_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in [
+            "COMPARE.md",
+            "COMPARE-nvidia-h200.md",
+            "COMPARE-nvidia-l4.md",
+        ] {
+            std::fs::write(root.join(name), "").unwrap();
+        }
+        let written = ["COMPARE.md", "COMPARE-nvidia-l4.md"].map(|name| Rendered {
+            path: root.join(name),
+            text: String::new(),
+        });
+        assert_eq!(
+            former_reports(root, &written).unwrap(),
+            [root.join("COMPARE-nvidia-h200.md")]
+        );
     }
 
     #[test]

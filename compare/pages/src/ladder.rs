@@ -16,7 +16,7 @@ use common::problem::{Dtype, Kind, Mask};
 use common::timing::Regime;
 use document::{Block, Cell, Table, TableRow, Text, row};
 use results::judge::View;
-use results::judge::best::{self, Latency, p50};
+use results::judge::best::{self, Latency, Withheld, p50};
 use results::judge::gaps;
 use results::judge::list::{distinct, grouped};
 use results::judge::peers::{self, Problem};
@@ -381,9 +381,7 @@ fn explanation(report: &Report<'_>, detail: Detail) -> Option<Block> {
             None => "An empty cell is the first row or was not measured.".to_string(),
         });
     }
-    for stage in shown_stages(report) {
-        sentences.extend(withheld(report, stage));
-    }
+    sentences.extend(without_latency(report));
     (!sentences.is_empty()).then(|| Block::paragraph(sentences.join(" ")))
 }
 
@@ -443,14 +441,30 @@ fn regime_in_words(report: &Report<'_>) -> &'static str {
     }
 }
 
-/// Returns why a stage's latency is not shown, if it was timed.
-fn withheld(report: &Report<'_>, stage: &StageMeta) -> Option<String> {
+/// Returns why latencies of stages are not shown that were timed: in one sentence those whose gates
+/// fail, and each other one in its own.
+fn without_latency(report: &Report<'_>) -> Vec<String> {
     let view = &report.view;
-    let place = stage.own_place().unwrap_or_else(|| stage.first_place());
-    match best::latency(view, &best::subject(view, stage), &place)? {
-        Latency::Shown(_) => None,
-        Latency::Withheld(why) => Some(format!("No latency of {}: {why}.", stage.id)),
+    let mut not_green = Vec::new();
+    let mut sentences = Vec::new();
+    for stage in shown_stages(report) {
+        let place = stage.own_place().unwrap_or_else(|| stage.first_place());
+        match best::latency(view, &best::subject(view, stage), &place) {
+            Some(Latency::Withheld(Withheld::NotGreen(subject))) => not_green.push(subject),
+            Some(Latency::Withheld(why)) => {
+                sentences.push(format!("No latency of {}: {why}.", stage.id));
+            }
+            Some(Latency::Shown(_)) | None => {}
+        }
     }
+    if !not_green.is_empty() {
+        let subjects: Vec<&str> = not_green.iter().map(Subject::as_str).collect();
+        sentences.push(format!(
+            "No latency, for want of C1-C6 or B1: {}.",
+            subjects.join(", ")
+        ));
+    }
+    sentences
 }
 
 /// Returns the command that measures what the tables lack; nothing for a run.

@@ -2,6 +2,7 @@
 
 use super::blocks::{Titled, bullets, first_bullets, first_items, sections};
 use super::cells::{measured_ratio, noted, or_empty, ratio_cell, text, us_cell};
+use super::files::OTHER_REPORT;
 use super::words::{STANDINGS, STATES, commit, standing, state_word};
 use super::{counted, ladder, self_test};
 use common::device::BackendKind;
@@ -22,9 +23,9 @@ use results::table::session::Progress;
 use results::table::{Place, Relation, Row, Session};
 
 /// The most lines of each kind; a command shows the rest.
-const MAX_FAILURES: usize = 6;
-const MAX_CLAIMS: usize = 6;
-const MAX_MISSING: usize = 5;
+const MAX_FAILURES: usize = 3;
+const MAX_CLAIMS: usize = 3;
+const MAX_MISSING: usize = 3;
 
 /// The longest first sentence of why a claim is refuted; what is longer is for
 /// `compare show claims`.
@@ -83,7 +84,7 @@ pub fn file_of_other(report: &Report<'_>) -> Option<String> {
         return None;
     }
     let session = report.view.on_gpu()?;
-    Some(format!("COMPARE-{}.md", session.machine.name))
+    Some(format!("{OTHER_REPORT}{}.md", session.machine.name))
 }
 
 fn with_gpu(title: &str, report: &Report<'_>) -> String {
@@ -268,7 +269,7 @@ fn stale_stages(report: &Report<'_>) -> Option<String> {
         }
     }
     Some(format!(
-        "{} stale, of kernels that have changed since: stages {}",
+        "{} stale, of former kernels of stages {}",
         count(stale.len(), "figure is", "figures are"),
         stages.join(", ")
     ))

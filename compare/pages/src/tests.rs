@@ -186,7 +186,7 @@ fn missing_rows_are_named_on_the_first_screen() {
         &uncounted,
         &[
             " required rows are missing, first ",
-            "- Measure what is missing: `compare --full --stages stage",
+            "- Measure what is missing: `compare --full --stages ",
             "## Missing data that is required",
         ],
     );

@@ -16,6 +16,7 @@ use pages::files::{self, Rendered};
 use results::judge::View;
 use results::judge::best::p50;
 use results::judge::diff;
+use results::judge::gaps;
 use results::judge::list::{count, distinct, grouped, joined};
 use results::judge::missing::Missing;
 use results::judge::peers;
@@ -139,6 +140,9 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         format!("cannot write {folder}; choose another place with --results")
     })?;
     files::write(&pages)?;
+    if let Some(root) = &target.root {
+        files::remove(&files::former_reports(root, &pages)?)?;
+    }
     Ok(Answer::pass(lines.join("\n")))
 }
 
@@ -512,7 +516,7 @@ fn untimed(run: &Run, report: &Report<'_>) -> Option<String> {
              measures them",
             run.session.name,
             count(stages.len(), "claim", "claims"),
-            joined(distinct(stages.iter().copied()), ",")
+            joined(distinct(stages.iter().copied().map(gaps::number)), ",")
         )
     })
 }

@@ -81,7 +81,8 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         });
     }
     files.push(order::render(&ladder.stages, &root)?);
-    update(&files, args.check)
+    let former = files::former_reports(&root, &files)?;
+    update(&files, &former, args.check)
 }
 
 fn print_or_write(text: String, path: Option<&Path>) -> anyhow::Result<Answer> {
@@ -92,8 +93,8 @@ fn print_or_write(text: String, path: Option<&Path>) -> anyhow::Result<Answer> {
     Ok(Answer::pass(format!("written: {}", file.display())))
 }
 
-/// Writes the files if one is out of date, or only reports it.
-fn update(files: &[Rendered], is_check: bool) -> anyhow::Result<Answer> {
+/// Writes the files if one is out of date, and removes `former` ones, or only reports it.
+fn update(files: &[Rendered], former: &[PathBuf], is_check: bool) -> anyhow::Result<Answer> {
     let mut stale = Vec::new();
     for file in files {
         let path = file.path.display();
@@ -103,6 +104,9 @@ fn update(files: &[Rendered], is_check: bool) -> anyhow::Result<Answer> {
             Err(error) if error.kind() == ErrorKind::NotFound => stale.push(path.to_string()),
             Err(error) => return Err(error).with_context(|| format!("cannot read {path}")),
         }
+    }
+    for path in former {
+        stale.push(format!("{} (no report any more)", path.display()));
     }
     let names = stale.join(", ");
     if stale.is_empty() {
@@ -115,6 +119,7 @@ fn update(files: &[Rendered], is_check: bool) -> anyhow::Result<Answer> {
         ));
     }
     files::write(files)?;
+    files::remove(former)?;
     Ok(Answer::pass(format!("written: {names}")))
 }
 
@@ -154,7 +159,7 @@ mod tests {
     /// Checks whether the file at a path is the page of this text.
     fn checked(path: PathBuf) -> anyhow::Result<Exit> {
         let text = "page".to_string();
-        Ok(update(&[Rendered { path, text }], true)?.exit)
+        Ok(update(&[Rendered { path, text }], &[], true)?.exit)
     }
 
     #[test]
@@ -168,6 +173,17 @@ mod tests {
         assert_eq!(checked(page).unwrap(), Exit::Pass);
         let error = checked(folder.path().to_path_buf()).unwrap_err();
         assert!(error.to_string().starts_with("cannot read"), "{error}");
+    }
+
+    #[test]
+    fn a_former_report_is_out_of_date_and_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let former = [folder.path().join("COMPARE-nvidia-h200.md")];
+        std::fs::write(&former[0], "page").unwrap();
+        assert_eq!(update(&[], &former, true).unwrap().exit, Exit::Fail);
+        assert!(former[0].exists());
+        assert_eq!(update(&[], &former, false).unwrap().exit, Exit::Pass);
+        assert!(!former[0].exists());
     }
 
     #[test]

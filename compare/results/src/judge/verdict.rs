@@ -363,7 +363,7 @@ fn missing_rows(report: &Report<'_>) -> Concern {
     } else {
         format!(
             "Measure what is missing: `compare{tier} --stages {}`",
-            joined(stages, ",")
+            joined(stages.into_iter().map(gaps::number), ",")
         )
     };
     Concern {

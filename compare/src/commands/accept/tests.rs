@@ -71,7 +71,7 @@ fn a_run_that_was_stopped_after_its_cases_is_accepted_and_says_what_it_did_not_t
     let stopped = good().without_pair(CPASYNC).partial(10, 10);
     let merged = merge_into(&Results::default(), &stopped).unwrap();
     let said = "20261120T183000Z-linux was stopped before it timed 1 claim, first of \
-                stage1-cpasync: `compare --full --stages stage1-cpasync` measures them";
+                stage1-cpasync: `compare --full --stages 1` measures them";
     assert!(
         merged.lines.contains(&said.to_string()),
         "{:?}",

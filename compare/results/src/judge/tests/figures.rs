@@ -304,7 +304,7 @@ fn a_table_without_the_sanitizer_is_not_measured() {
     insta::assert_snapshot!(judged_table(&emulated(), &sessions), @"
     3 NOT MEASURED: 3 required rows are missing, first stage0-scalar/scalar-32x64: C7
     of 1 on NVIDIA H200
-    Measure what is missing: `compare --full --stages stage0-scalar,stage1-cpasync`. `compare show missing` lists it with the reasons.
+    Measure what is missing: `compare --full --stages 0,1`. `compare show missing` lists it with the reasons.
     ");
 }
 

@@ -135,7 +135,7 @@ fn a_gate_that_fails_on_a_gpu_leaves_times_to_be_taken() {
     insta::assert_snapshot!(verdict_of(run, &[]), @"
     1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
     Fix the gates that fail; do not merge.
-    Measure what is missing: `compare --stages stage0-scalar,stage1-cpasync`. `compare show missing --run DIR` lists it with the reasons.
+    Measure what is missing: `compare --stages 0,1`. `compare show missing --run DIR` lists it with the reasons.
     6 things were not measured here: `compare show missing --run DIR` says what each takes.
     ");
 }
