@@ -156,11 +156,13 @@ fn place(image: &Image, base: *mut c_void, scales: *const f32) -> AttentionTenso
     }
 }
 
+/// The bytes of Q, K and V where a launch changed them, which no kernel may.
+pub type ChangedInputs = [Option<Vec<u8>>; 3];
+
 /// The bytes that a launch left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// The bytes of each input that it changed; no kernel may.
-    pub changed_inputs: [Option<Vec<u8>>; 3],
+    pub changed_inputs: ChangedInputs,
     pub output: Vec<u8>,
     pub lse: Option<Vec<u8>>,
 }

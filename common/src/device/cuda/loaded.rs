@@ -1,7 +1,7 @@
 //! Tensors on the GPU, beside copies that no kernel gets: what a kernel has changed is found there.
 
 use super::{CudaDevice, CudaError, DeviceInputs, LaunchName, bits};
-use crate::device::Staged;
+use crate::device::{ChangedInputs, Staged};
 use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,8 +29,17 @@ const KEPT: usize = 2;
 /// The most bytes of an input that is kept: larger ones would take memory that a launch needs.
 const MOST_KEPT_BYTES: usize = 128 << 20;
 
-/// What was loaded for the last launches, with its source, the latest last.
-pub(super) struct Recent<T>(Vec<(Weak<Staged>, Rc<T>)>);
+/// Tensors that the next launch may use, too.
+pub(super) type SharedTensors = Rc<RefCell<Loaded>>;
+
+/// What was loaded for the last launches, the latest last.
+pub(super) struct Recent<T>(Vec<Kept<T>>);
+
+/// What was loaded from a source, which may be gone.
+struct Kept<T> {
+    source: Weak<Staged>,
+    loaded: Rc<T>,
+}
 
 impl<T> Default for Recent<T> {
     fn default() -> Self {
@@ -45,14 +54,14 @@ impl<T> Recent<T> {
     }
 
     fn get(&self, staged: &Arc<Staged>) -> Option<Rc<T>> {
-        let mut known = self.0.iter();
-        let (_, loaded) = known.find(|(source, _)| source.as_ptr() == Arc::as_ptr(staged))?;
-        Some(Rc::clone(loaded))
+        let mut all = self.0.iter();
+        let known = all.find(|kept| kept.source.as_ptr() == Arc::as_ptr(staged))?;
+        Some(Rc::clone(&known.loaded))
     }
 
     /// Makes room for one more. Tensors whose source is gone go first.
     fn make_room(&mut self) {
-        self.0.retain(|(source, _)| source.strong_count() > 0);
+        self.0.retain(|kept| kept.source.strong_count() > 0);
         while self.0.len() >= KEPT {
             self.0.remove(0);
         }
@@ -61,7 +70,10 @@ impl<T> Recent<T> {
     fn keep(&mut self, staged: &Arc<Staged>, loaded: &Rc<T>) {
         let longest = staged.inputs.iter().map(|input| input.image.bytes.len());
         if longest.max().unwrap_or(0) <= MOST_KEPT_BYTES {
-            self.0.push((Arc::downgrade(staged), Rc::clone(loaded)));
+            self.0.push(Kept {
+                source: Arc::downgrade(staged),
+                loaded: Rc::clone(loaded),
+            });
         }
     }
 }
@@ -77,7 +89,7 @@ type Pair<'a> = (&'a CudaSlice<u8>, &'a CudaSlice<u8>);
 
 impl CudaDevice {
     /// Returns tensors on the GPU: those of an earlier launch, or new ones.
-    pub(super) fn load(&self, staged: &Arc<Staged>) -> Result<Rc<RefCell<Loaded>>, CudaError> {
+    pub(super) fn load(&self, staged: &Arc<Staged>) -> Result<SharedTensors, CudaError> {
         let mut recent = self.recent.borrow_mut();
         if let Some(known) = recent.get(staged) {
             return Ok(known);
@@ -140,7 +152,7 @@ impl CudaDevice {
         staged: &Staged,
         inputs: &DeviceInputs,
         untouched: &Untouched,
-    ) -> Result<[Option<Vec<u8>>; 3], CudaError> {
+    ) -> Result<ChangedInputs, CudaError> {
         for (operand, device_scales) in staged.inputs.iter().zip(&inputs.scales) {
             let Some(slice) = device_scales else {
                 continue;
