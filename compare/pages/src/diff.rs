@@ -5,6 +5,8 @@ mod headlines;
 mod kernels;
 mod moved;
 
+pub use headlines::worse;
+
 use super::blocks::{Titled, bullets, changes_table, first_bullets, first_items, sections};
 use super::cells::or_empty;
 use super::ladder;
@@ -131,8 +133,9 @@ impl Limits {
 }
 
 fn pair_sections(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
-    let times = moved::times(&shown(pair, Group::Latency));
-    let figures_of = |group| figure_blocks(&moved::figures(&shown(pair, group)), limits);
+    let times = moved::times(&shown(&pair.differences, Group::Latency));
+    let figures_of =
+        |group| figure_blocks(&moved::figures(&shown(&pair.differences, group)), limits);
     let mut blocks = sections(
         Block::subsection,
         [
@@ -162,9 +165,9 @@ fn figure_blocks(lines: &[Line], limits: Limits) -> Vec<Block> {
 }
 
 /// Returns what has moved in a group, the worst first, else in the order of the ladder.
-fn shown(pair: &diff::Comparison, group: Group) -> Vec<&Difference> {
+fn shown(differences: &[Difference], group: Group) -> Vec<&Difference> {
     let mut shown = Vec::new();
-    for difference in &pair.differences {
+    for difference in differences {
         let has_moved = !matches!(difference.change, Change::Missing | Change::Unchanged);
         if difference.group == group && has_moved {
             shown.push(difference);
@@ -177,7 +180,7 @@ fn shown(pair: &diff::Comparison, group: Group) -> Vec<&Difference> {
 /// Returns gates and claims whose verdict differs, and what is gone. A gate of a variant that fails
 /// in many cases is one line unless all is shown: its first says in how many.
 fn gates(pair: &diff::Comparison, limits: Limits) -> Vec<Block> {
-    let mut changed = shown(pair, Group::Gates);
+    let mut changed = shown(&pair.differences, Group::Gates);
     changed.retain(|difference| !is_new_variant(difference));
     if !limits.is_whole {
         changed = first_of_each_gate(changed);

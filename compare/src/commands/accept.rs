@@ -426,6 +426,7 @@ fn judge(run: &Run, runs: &[Run], committed: &Table) -> anyhow::Result<Vec<Strin
     let mut lines: Vec<String> = untimed(run, &report).into_iter().collect();
     if let Some(since) = &report.since {
         lines.push(of_differences(&since.changes).to_string());
+        lines.extend(pages::diff::worse(&since.changes).map(|text| text.to_string()));
     }
     Ok(lines)
 }

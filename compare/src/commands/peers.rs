@@ -112,8 +112,8 @@ fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
                 && representative_variants(view, stage, place).is_empty();
             if is_missing {
                 lines.push(format!(
-                    "{place} was timed without {}, which claims it: the run has no variant that passes \
-                     of it (`compare run --stages`)",
+                    "{place} is timed without {}, which claims it: the run has no variant that \
+                     passes of it (`compare run --stages`)",
                     stage.id
                 ));
             }
@@ -151,8 +151,13 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Measured> {
         say(&format!("warning: {sentence}"));
     }
     let builds = ladder.builds()?;
-    let mut items = choose::items(&args.problems, &stages(&args.stages, &builds)?);
-    let choices = library_choices(&View::alone(&open_run.run), &items)?;
+    let asked = choose::items(&args.problems, &stages(&args.stages, &builds)?);
+    let view = View::alone(&open_run.run);
+    let mut items = with_ours(&view, asked)?;
+    for line in missing_claimants(&view, &items) {
+        say(&format!("warning: {line}"));
+    }
+    let choices = library_choices(&view, &items)?;
     for item in &mut items {
         item.library = choices.get(&item.place).cloned();
     }
@@ -185,6 +190,29 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Measured> {
 }
 
 const CANNOT_TIME: &str = "the peers could not be timed";
+
+/// Leaves out the problems on which nothing of ours can be timed, and says so; they would cost half
+/// a minute each, and a table has no use for peers alone.
+fn with_ours(view: &View<'_>, items: Vec<Item>) -> anyhow::Result<Vec<Item>> {
+    let (ours, others): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| {
+        let mut stages = view.stages.iter();
+        stages.any(|stage| !representative_variants(view, stage, &item.place).is_empty())
+    });
+    let others: Vec<String> = others.iter().map(|item| item.place.to_string()).collect();
+    if ours.is_empty() {
+        bail!(NoData(format!(
+            "the run has no variant that passes on {}; check one first (`compare run --stages`)",
+            others.join(", ")
+        )));
+    }
+    if !others.is_empty() {
+        say(&format!(
+            "warning: left out, since no variant of the run passes there: {}",
+            others.join(", ")
+        ));
+    }
+    Ok(ours)
+}
 
 /// Measures what the GPU could do at most; a failure is noted in the row.
 fn ceilings(python: &mut Python) -> Row {

@@ -24,23 +24,38 @@ const GROUPS: [Group; 5] = [
 
 /// Returns which gates and figures are worse, each with its first place; `None` if nothing is.
 pub fn worse_line(comparison: &Comparison) -> Option<Text> {
-    line("Worse:", comparison, Change::Worse)
+    line("Worse:", changed(comparison, Change::Worse))
 }
 
 /// Returns which gates and figures are better, each with its first place; `None` if nothing is.
 pub fn improved_line(comparison: &Comparison) -> Option<Text> {
-    line("Improved:", comparison, Change::Better)
+    line("Improved:", changed(comparison, Change::Better))
 }
 
-fn line(label: &str, comparison: &Comparison, change: Change) -> Option<Text> {
-    let mut differences = Vec::new();
-    for (_, pair) in &comparison.pairs {
-        for group in GROUPS {
-            let mut of_group = shown(pair, group);
-            of_group.retain(|difference| difference.change == change);
-            differences.extend(of_group);
-        }
+/// Returns what is worse among these, as [`worse_line`] does.
+pub fn worse(differences: &[Difference]) -> Option<Text> {
+    line("Worse:", of_change(differences, Change::Worse))
+}
+
+fn changed(comparison: &Comparison, change: Change) -> Vec<&Difference> {
+    let pairs = comparison.pairs.iter();
+    pairs
+        .flat_map(|(_, pair)| of_change(&pair.differences, change))
+        .collect()
+}
+
+/// Returns what has changed so, group by group.
+fn of_change(differences: &[Difference], change: Change) -> Vec<&Difference> {
+    let mut changed = Vec::new();
+    for group in GROUPS {
+        let mut of_group = shown(differences, group);
+        of_group.retain(|difference| difference.change == change);
+        changed.extend(of_group);
     }
+    changed
+}
+
+fn line(label: &str, differences: Vec<&Difference>) -> Option<Text> {
     let by_name = grouped(differences.into_iter().map(|one| (name(one), one)));
     if by_name.is_empty() {
         return None;

@@ -94,7 +94,7 @@ fn moved_figures(comparison: &Comparison) -> String {
             Group::Counters,
             Group::Errors,
         ] {
-            differences.extend(shown(pair, group));
+            differences.extend(shown(&pair.differences, group));
         }
     }
     let titles = moved::titles(&differences);

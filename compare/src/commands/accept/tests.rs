@@ -799,6 +799,17 @@ fn outcome(run: &Run) -> String {
     }
 }
 
+/// Nobody has to ask for it.
+#[test]
+fn what_is_worse_is_named() {
+    let before = accepted(&good().named("20261119T183000Z-linux"), &Results::default());
+    let slower = timed([32.0, 20.0, 18.0]).clean().with_identity(1, "new");
+    let lines = merge_into(&before, &slower).unwrap().lines;
+    let named =
+        "Worse: p50 15.01 µs → 18.02 µs, +20.1 % (stage1/cpasync-32x64 on mission f16 full).";
+    assert!(lines.contains(&named.to_string()), "{lines:?}");
+}
+
 /// wmma-qk is 1.2x as fast as scalar in 24 and 20 µs; 1.5x are claimed.
 const REFUTED_SPEED: &str = r#"20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
   stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar, in stage0-scalar/negatives.json:

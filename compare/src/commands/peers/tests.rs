@@ -938,18 +938,41 @@ fn args(flags: &[&str]) -> PeersArgs {
     }
 }
 
-/// Returns the remarks on mission in a run of a ladder that claims to beat a peer there.
-fn lacking_on_mission(mut run: Run) -> Vec<String> {
-    let place = ProblemPlace::claims(Dtype::F16);
-    let item = Item {
+fn item(place: ProblemPlace) -> Item {
+    Item {
         problem: place.problem().unwrap(),
         place,
         stages: vec![],
         tried: vec![],
         library: None,
-    };
+    }
+}
+
+/// Returns the remarks on mission in a run of a ladder that claims to beat a peer there.
+fn lacking_on_mission(mut run: Run) -> Vec<String> {
     run.session.stages = testing::claiming();
-    missing_claimants(&View::alone(&run), &[item])
+    let items = [item(ProblemPlace::claims(Dtype::F16))];
+    missing_claimants(&View::alone(&run), &items)
+}
+
+/// Peers are not timed alone.
+#[test]
+fn problems_without_a_kernel_of_ours_are_left_out() {
+    let mut run = timed(testing::US).clean();
+    for stage in &mut run.session.stages {
+        for variant in &mut stage.variants {
+            let kernels = &mut variant.kernels;
+            kernels.retain(|kernel| kernel.facts.dtype != Dtype::E4m3);
+        }
+    }
+    let places = [Dtype::F16, Dtype::E4m3].map(ProblemPlace::claims);
+    let view = View::alone(&run);
+    let kept = with_ours(&view, places.clone().map(item).into()).unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].place, places[0]);
+    let error = with_ours(&view, vec![item(places[1].clone())]).unwrap_err();
+    let said = "the run has no variant that passes on mission e4m3 full";
+    assert!(error.to_string().contains(said), "{error}");
 }
 
 #[test]
@@ -959,7 +982,7 @@ fn a_problem_without_the_stage_that_claims_it_is_named() {
         .without_rows_of_stage("stage1-cpasync");
     let lines = lacking_on_mission(run);
     assert_eq!(lines.len(), 1, "{lines:?}");
-    let start = "mission f16 full was timed without stage1-cpasync, which claims it";
+    let start = "mission f16 full is timed without stage1-cpasync, which claims it";
     assert!(lines[0].starts_with(start), "{lines:?}");
 }
 
