@@ -112,7 +112,7 @@ impl CudaDevice {
     }
 
     /// Fills the outputs with NaN again.
-    pub(super) fn clear(&self, tensors: &mut Loaded) -> Result<(), CudaError> {
+    pub(super) fn poison(&self, tensors: &mut Loaded) -> Result<(), CudaError> {
         self.copy_into(&tensors.untouched.output, &mut tensors.output)?;
         self.copy_into(&tensors.untouched_lse, &mut tensors.lse)
     }
@@ -246,10 +246,81 @@ impl CudaDevice {
 
 #[cfg(test)]
 mod tests {
+    use super::super::HELPERS_PTX;
     use super::*;
     use crate::image::Layout;
     use crate::inputs::{Family, Inputs};
     use crate::problem::{Dtype, Mask, Problem, Shape};
+    use emulator::{Launch, Schedule};
+    use std::ffi::c_void;
+
+    /// What the kernel that compares takes.
+    #[repr(C)]
+    struct Arguments {
+        first: *const u64,
+        second: *const u64,
+        bytes: u64,
+        differ: *mut u32,
+    }
+
+    unsafe extern "C-unwind" fn no_body(_: *const c_void) {
+        unreachable!("a program stands in its place");
+    }
+
+    /// Compares the first bytes of two arrays in the interpreter, by two blocks of 64 threads.
+    fn differ(first: &[u64], second: &[u64], bytes: usize) -> bool {
+        let module = ptx::Module::parse("helpers.ptx", HELPERS_PTX).unwrap();
+        let program = module.entry("attention_differ").unwrap();
+        let mut flag = 0u32;
+        let arguments = Arguments {
+            first: first.as_ptr(),
+            second: second.as_ptr(),
+            bytes: bytes as u64,
+            differ: &raw mut flag,
+        };
+        let parameters: *const c_void = (&raw const arguments).cast();
+        // SAFETY: the entry takes what `Arguments` has.
+        let invocation = unsafe { ptx::Invocation::new(&program, parameters, 0) };
+        let launch = invocation.launch(&Launch {
+            entry: no_body,
+            params: parameters,
+            grid: [2, 1, 1],
+            block: [64, 1, 1],
+            cluster: 1,
+            dynamic_shared_bytes: 0,
+            schedule: Schedule::InOrder,
+            patience: Launch::PATIENCE,
+        });
+        // SAFETY: both arrays have as many bytes, and the flag lives as long as the launch.
+        unsafe { emulator::launch(&launch, None) }.unwrap();
+        flag != 0
+    }
+
+    /// Of as many bytes as the threads take in one round, in three, and in between.
+    #[test]
+    fn a_byte_that_differs_is_found_wherever_it_is() {
+        let array: Vec<u64> = (0u64..400)
+            .map(|word| word.wrapping_mul(0x0101_0307_1113_1719))
+            .collect();
+        for bytes in [1, 7, 8, 9, 1023, 1024, 1027, 3072, 3077] {
+            assert!(!differ(&array, &array, bytes), "{bytes}");
+            for at in [0, bytes / 2, bytes - 1] {
+                let mut other = array.clone();
+                other[at / 8] ^= 1 << (at % 8 * 8);
+                assert!(differ(&array, &other, bytes), "{at} of {bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_byte_behind_the_end_is_not_compared() {
+        let array = vec![7; 400];
+        for bytes in [1, 7, 8, 1027, 3077] {
+            let mut other = array.clone();
+            other[bytes / 8] ^= 1 << (bytes % 8 * 8);
+            assert!(!differ(&array, &other, bytes), "{bytes}");
+        }
+    }
 
     fn staged() -> Arc<Staged> {
         let problem = Problem::new(Shape::bhsd(1, 1, 3, 64), Dtype::F16, Mask::Full).unwrap();

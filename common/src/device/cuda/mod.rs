@@ -246,7 +246,7 @@ impl CudaDevice {
         staged: &Arc<Staged>,
     ) -> Result<Execution, CudaError> {
         let loaded = self.load(staged)?;
-        self.clear(&mut loaded.borrow_mut())?;
+        self.poison(&mut loaded.borrow_mut())?;
         let tensors = loaded.borrow();
         let lse = prepared.lse.then_some(&tensors.lse);
         let argument = self.argument(prepared, staged, &tensors.inputs, &tensors.output, lse)?;
