@@ -198,17 +198,17 @@ fn with_ours(view: &View<'_>, items: Vec<Item>) -> anyhow::Result<Vec<Item>> {
         let mut stages = view.stages.iter();
         stages.any(|stage| !representative_variants(view, stage, &item.place).is_empty())
     });
-    let others: Vec<String> = others.iter().map(|item| item.place.to_string()).collect();
+    let left_out: Vec<String> = others.iter().map(|item| item.place.to_string()).collect();
     if ours.is_empty() {
         bail!(NoData(format!(
             "the run has no variant that passes on {}; check one first (`compare run --stages`)",
-            others.join(", ")
+            left_out.join(", ")
         )));
     }
-    if !others.is_empty() {
+    if !left_out.is_empty() {
         say(&format!(
             "warning: left out, since no variant of the run passes there: {}",
-            others.join(", ")
+            left_out.join(", ")
         ));
     }
     Ok(ours)
