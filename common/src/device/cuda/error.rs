@@ -82,6 +82,11 @@ pub enum CudaError {
         launch: Box<LaunchName>,
         tensor: &'static str,
     },
+    #[error("{launch}: the kernel wrote to memory that it was not given, a copy of {tensor}")]
+    StrayWrite {
+        launch: Box<LaunchName>,
+        tensor: &'static str,
+    },
     /// Gate C6 would pass whatever a kernel wrote.
     #[error(
         "the kernel that compares arrays says that equal ones differ, or that others do not: \

@@ -67,9 +67,11 @@ impl<T> Recent<T> {
         }
     }
 
+    /// Keeps what was loaded from dense tensors. Lengths and pages are not compared after a launch, so
+    /// that each one has new ones.
     fn keep(&mut self, staged: &Arc<Staged>, loaded: &Rc<T>) {
         let longest = staged.inputs.iter().map(|input| input.image.bytes.len());
-        if longest.max().unwrap_or(0) <= MOST_KEPT_BYTES {
+        if staged.tables.is_none() && longest.max().unwrap_or(0) <= MOST_KEPT_BYTES {
             self.0.push(Kept {
                 source: Arc::downgrade(staged),
                 loaded: Rc::clone(loaded),
@@ -167,9 +169,18 @@ impl CudaDevice {
         let pairs: Vec<_> = inputs.images.iter().zip(&untouched.inputs).collect();
         let mut changed = [const { None }; 3];
         for (index, differs) in self.differ(&pairs)?.into_iter().enumerate() {
-            if differs {
-                changed[index] = Some(self.download(&inputs.images[index])?);
+            if !differs {
+                continue;
             }
+            let after = self.download(&inputs.images[index])?;
+            let operand = &staged.inputs[index];
+            if after == operand.image.bytes {
+                return Err(CudaError::StrayWrite {
+                    launch: Box::new(name.clone()),
+                    tensor: operand.name,
+                });
+            }
+            changed[index] = Some(after);
         }
         Ok(changed)
     }
@@ -250,7 +261,7 @@ mod tests {
     use super::*;
     use crate::image::Layout;
     use crate::inputs::{Family, Inputs};
-    use crate::problem::{Dtype, Mask, Problem, Shape};
+    use crate::problem::{Dtype, Mask, Problem, parse_shape};
     use emulator::{Launch, Schedule};
     use std::ffi::c_void;
 
@@ -323,7 +334,11 @@ mod tests {
     }
 
     fn staged() -> Arc<Staged> {
-        let problem = Problem::new(Shape::bhsd(1, 1, 3, 64), Dtype::F16, Mask::Full).unwrap();
+        staged_of("1x1x3x64")
+    }
+
+    fn staged_of(shape: &str) -> Arc<Staged> {
+        let problem = Problem::new(parse_shape(shape).unwrap(), Dtype::F16, Mask::Full).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 0);
         Arc::new(Staged::new(&inputs, Layout::Packed))
     }
@@ -337,6 +352,15 @@ mod tests {
         assert_eq!(recent.get(&second), None);
         recent.forget();
         assert_eq!(recent.get(&first), None);
+    }
+
+    /// A kernel could have written over its lengths.
+    #[test]
+    fn what_was_loaded_of_sequences_is_not_kept() {
+        let packed = staged_of("4x2:1x150x64+packed=even:0:1");
+        let mut recent = Recent::default();
+        recent.keep(&packed, &Rc::new(1));
+        assert_eq!(recent.get(&packed), None);
     }
 
     #[test]

@@ -252,13 +252,13 @@ impl CudaDevice {
         let argument = self.argument(prepared, staged, &tensors.inputs, &tensors.output, lse)?;
         self.enqueue(kernel, &argument)?;
         self.finish(&kernel.name, Duration::ZERO)?;
-        let changed_inputs =
-            self.changed_inputs(&kernel.name, staged, &tensors.inputs, &tensors.untouched)?;
-        if changed_inputs.iter().any(Option::is_some) {
+        let found = self.changed_inputs(&kernel.name, staged, &tensors.inputs, &tensors.untouched);
+        let is_untouched = matches!(&found, Ok(changed) if changed.iter().all(Option::is_none));
+        if !is_untouched {
             self.recent.borrow_mut().forget();
         }
         Ok(Execution {
-            changed_inputs,
+            changed_inputs: found?,
             output: self.download(&tensors.output)?,
             lse: lse.map(|slice| self.download(slice)).transpose()?,
         })
