@@ -113,7 +113,7 @@ struct Schedule {
     int before;  // items before those of the chunk in the level
     Lengths own; // of the lane's sequence; behind the last it has no items
 
-    // By a whole warp, as all of these are. Levels follow from the lengths that there are: from the longest that the launch allows, most
+    // By a whole warp. Levels follow from the lengths that there are: from the longest that the launch allows, most
     // of them could be empty.
     static __device__ __forceinline__ Schedule start(const AttentionServed &served, int lane) {
         const AttentionParams &params = served.launch.params;
@@ -139,7 +139,7 @@ struct Schedule {
         return schedule;
     }
 
-    // Where item number `index` is, which is greater than that of the call before.
+    // Where item number `index` is, which is greater than that of the call before. By a whole warp.
     __device__ __forceinline__ Found find(const AttentionServed &served, int index, int lane) {
         const AttentionParams &params = served.launch.params;
         Found found;
@@ -170,7 +170,7 @@ struct Schedule {
             if (is_last) most -= width;
             if (params.batch > 32) enter(served, is_last ? 0 : first + 32, lane);
         }
-        return found; // no sequence has fewer than 0 queries
+        return found; // not reached, unless a length is negative
     }
 
     // The item that was found, by any of the lanes. A sequence's items in a level are, for each key head, the tiles from the last, and for

@@ -39,8 +39,8 @@ impl AlignedBytes {
         self.storage[self.start..].as_mut_ptr().cast()
     }
 
-    fn to_vec(&self) -> Vec<u8> {
-        self.storage[self.start..self.start + self.len].to_vec()
+    fn bytes(&self) -> &[u8] {
+        &self.storage[self.start..self.start + self.len]
     }
 
     /// Describes these bytes, laid out as `image`, for the traced build.
@@ -183,10 +183,10 @@ impl Buffers {
     fn execution(&self, staged: &Staged) -> Execution {
         Execution {
             changed_inputs: std::array::from_fn(|i| {
-                changed(&staged.inputs[i].image.bytes, self.images[i].to_vec())
+                changed(&staged.inputs[i].image.bytes, self.images[i].bytes())
             }),
-            output: self.output.to_vec(),
-            lse: self.lse.as_ref().map(AlignedBytes::to_vec),
+            output: self.output.bytes().to_vec(),
+            lse: self.lse.as_ref().map(|lse| lse.bytes().to_vec()),
         }
     }
 
@@ -414,7 +414,7 @@ pub fn execute_far_apart(
             let image = &staged.inputs[i].image;
             changed(
                 &image.bytes,
-                inputs[i].gathered(image, &far.inputs[i].image),
+                &inputs[i].gathered(image, &far.inputs[i].image),
             )
         }),
         output: output.gathered(&staged.output, &far.output),

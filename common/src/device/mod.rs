@@ -167,7 +167,7 @@ pub struct Execution {
     pub lse: Option<Vec<u8>>,
 }
 
-/// Returns `after` unless it is what was there `before`.
-pub fn changed(before: &[u8], after: Vec<u8>) -> Option<Vec<u8>> {
-    (before != after).then_some(after)
+/// Returns a copy of `after` unless it is what was there `before`.
+pub fn changed(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
+    (before != after).then(|| after.to_vec())
 }

@@ -19,9 +19,6 @@ pub struct Rendered {
 
 const REPORT: &str = "COMPARE.md";
 
-/// The beginning of the names of reports on other GPU models.
-pub(crate) const OTHER_REPORT: &str = "COMPARE-";
-
 /// The pages with generated parts, beside those of the stages.
 const PAGES: [&str; 3] = ["README.md", "docs/ladder.md", "docs/rows.md"];
 
@@ -187,7 +184,7 @@ pub fn former_reports(root: &Path, files: &[Rendered]) -> io::Result<Vec<PathBuf
     for entry in std::fs::read_dir(root)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_report = name.starts_with(OTHER_REPORT) && name.ends_with(".md");
+        let is_report = name.starts_with(report::OTHER) && name.ends_with(".md");
         if is_report && files.iter().all(|file| file.path != path) {
             former.push(path);
         }

@@ -2,7 +2,6 @@
 
 use super::blocks::{Titled, bullets, first_bullets, first_items, sections};
 use super::cells::{measured_ratio, noted, or_empty, ratio_cell, text, us_cell};
-use super::files::OTHER_REPORT;
 use super::words::{STANDINGS, STATES, commit, standing, state_word};
 use super::{counted, ladder, self_test};
 use common::device::BackendKind;
@@ -77,6 +76,9 @@ fn line_on_other(other: &Report<'_>) -> Option<Titled> {
     ))
 }
 
+/// The beginning of the names of reports on GPU models that COMPARE.md is not about.
+pub const OTHER: &str = "COMPARE-";
+
 /// Returns the name of the report on a GPU model that COMPARE.md is not about; `None` if all of its
 /// figures are of former kernels.
 pub fn file_of_other(report: &Report<'_>) -> Option<String> {
@@ -84,7 +86,7 @@ pub fn file_of_other(report: &Report<'_>) -> Option<String> {
         return None;
     }
     let session = report.view.on_gpu()?;
-    Some(format!("{OTHER_REPORT}{}.md", session.machine.name))
+    Some(format!("{OTHER}{}.md", session.machine.name))
 }
 
 fn with_gpu(title: &str, report: &Report<'_>) -> String {

@@ -50,7 +50,7 @@ const SHARED_WITHOUT_OPT_IN: usize = 48 << 10;
 
 const HELPERS_PTX: &str = include_str!("helpers.ptx");
 
-/// The beginning of the names of kernels that belong to no stage.
+/// The beginning of the names of the kernels in helpers.ptx.
 pub const HELPER_PREFIX: &str = "attention_";
 
 // SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C
@@ -110,7 +110,7 @@ pub struct CudaDevice {
     pub(crate) references_agree: Cell<bool>,
 }
 
-/// Kernels that belong to no stage.
+/// The kernels in helpers.ptx.
 #[derive(Clone)]
 struct Helpers {
     noop: CudaFunction,

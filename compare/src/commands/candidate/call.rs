@@ -141,7 +141,7 @@ impl Call {
         let execution = Execution {
             changed_inputs: given.map(|(name, bytes)| {
                 // A file that cannot be read has no bytes, which gate C6 fails.
-                changed(&bytes, std::fs::read(after(name)).unwrap_or_default())
+                changed(&bytes, &std::fs::read(after(name)).unwrap_or_default())
             }),
             output: tensors.output.with_elements(&dense),
             lse: None,
