@@ -41,7 +41,10 @@ __device__ __forceinline__ void start_store(const AttentionServed &served, typen
         state[half].template join<4>();
         const attn::RowState keys = state[half];
         state[half].merge(sink);
-        factor[half] = state[half].factor(keys) * state[half].inverse_sum();
+        // Under a sink far above all scores the weight of the keys is subnormal, which exp2_approx flushes to 0, and bf16 holds
+        // outputs down to 2^-133: two roots are normal.
+        const float root = attn::exp2_approx(0.5f * (keys.max - state[half].max));
+        factor[half] = root * state[half].inverse_sum() * root;
     }
     attn::scale_rows(o_acc, factor);
     auto &tile = smem.row_tiles[slot];

@@ -5,5 +5,7 @@
 mod explained;
 #[path = "stage/keyless.rs"]
 mod keyless;
+#[path = "stage/sink.rs"]
+mod sink;
 
 stage_tests::tests!(stage14_served::Served);
