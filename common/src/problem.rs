@@ -198,11 +198,15 @@ const MAX_SEQ: usize = 1 << 24;
 /// The largest extent of a grid in y and z.
 const MAX_GRID_YZ: usize = 65_535;
 
+/// Returns what scores are scaled by where nothing else is asked for: one over the root of head_dim.
+fn default_scale(shape: &Shape) -> f32 {
+    1.0 / (shape.head_dim.max(1) as f32).sqrt()
+}
+
 impl Problem {
     /// Makes a problem with the scale `1 / sqrt(head_dim)`.
     pub fn new(shape: Shape, dtype: Dtype, mask: Mask) -> Result<Self, ProblemError> {
-        let softmax_scale = 1.0 / (shape.head_dim.max(1) as f32).sqrt();
-        Self::with_scale(shape, dtype, mask, softmax_scale)
+        Self::with_scale(shape, dtype, mask, default_scale(&shape))
     }
 
     pub fn with_scale(
@@ -251,6 +255,11 @@ impl Problem {
             mask,
             softmax_scale,
         })
+    }
+
+    /// Returns whether scores are scaled by one over the root of head_dim.
+    pub fn has_default_scale(&self) -> bool {
+        self.softmax_scale == default_scale(&self.shape)
     }
 
     /// Returns the number of keys that a query row sees, `0..visible_keys(row)`; 0 in a row that

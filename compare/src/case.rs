@@ -1,8 +1,9 @@
-//! A case as reports print it: SHAPE DTYPE MASK FAMILY:SEED.
+//! A case as reports print it: SHAPE DTYPE MASK FAMILY:SEED [scale=S].
 
 use common::inputs::Family;
 use common::problem::Problem;
 use measure::select::{SelectError, dtype, family, mask, shape};
+use std::fmt;
 
 /// A problem and its generated inputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,16 +13,46 @@ pub struct Case {
     pub seed: u64,
 }
 
-/// Parses `mission f16 full normal:0`.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem {
+            shape,
+            dtype,
+            mask,
+            softmax_scale,
+        } = self.problem;
+        let (name, family, seed) = (shape.name(), self.family, self.seed);
+        write!(f, "{name} {dtype} {mask} {family}:{seed}")?;
+        if self.problem.has_default_scale() {
+            return Ok(());
+        }
+        write!(f, " scale={softmax_scale}")
+    }
+}
+
+/// Parses `mission f16 full normal:0`, or the same with the softmax scale behind it: `scale=0.5`.
 pub fn case(text: &str) -> Result<Case, SelectError> {
     let malformed = || {
-        SelectError("give SHAPE DTYPE MASK FAMILY:SEED, such as 'mission f16 full normal:0'".into())
+        SelectError(
+            "give SHAPE DTYPE MASK FAMILY:SEED [scale=S], such as 'mission f16 full normal:0'"
+                .into(),
+        )
     };
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [shape_name, dtype_name, mask_name, inputs] = words[..] else {
-        return Err(malformed());
+    let (dense, scale) = match words[..] {
+        [shape, dtype, mask, inputs] => ([shape, dtype, mask, inputs], None),
+        [shape, dtype, mask, inputs, option] => {
+            let scale = option.strip_prefix("scale=").ok_or_else(malformed)?;
+            ([shape, dtype, mask, inputs], Some(scale))
+        }
+        _ => return Err(malformed()),
     };
-    let problem = Problem::new(shape(shape_name)?, dtype(dtype_name)?, mask(mask_name)?)?;
+    let [shape_name, dtype_name, mask_name, inputs] = dense;
+    let mut problem = Problem::new(shape(shape_name)?, dtype(dtype_name)?, mask(mask_name)?)?;
+    if let Some(number) = scale {
+        let scale = number.parse().map_err(|_| malformed())?;
+        problem = Problem::with_scale(problem.shape, problem.dtype, problem.mask, scale)?;
+    }
     let (family_name, seed_text) = inputs.split_once(':').ok_or_else(malformed)?;
     let seed = seed_text.parse().map_err(|_| malformed())?;
     let family = family(family_name)?;
@@ -53,6 +84,16 @@ mod tests {
         assert_eq!(case("mission e4m3 causal sink:7").unwrap(), expected);
     }
 
+    #[test]
+    fn a_scale_that_is_not_the_default_is_a_part_of_the_name() {
+        let text = "1x2x1:58x128+window=0:*+sinks bf16 full all-negative:199 scale=0.5";
+        let scaled = case(text).unwrap();
+        assert_eq!(scaled.problem.softmax_scale, 0.5);
+        assert_eq!(scaled.to_string(), text);
+        let default = "1x2x64x64 f16 full normal:0";
+        assert_eq!(case(default).unwrap().to_string(), default);
+    }
+
     fn case_error(text: &str) -> String {
         case(text).unwrap_err().to_string()
     }
@@ -78,6 +119,8 @@ mod tests {
             "mission f16 full",
             "mission f16 full 0",
             "mission f16 full normal:0 x",
+            "mission f16 full normal:0 scale=x",
+            "mission f16 full normal:0 scale=1 x",
             "mission f16 full normal:x",
         ] {
             assert!(case_error(malformed).contains("FAMILY:SEED"), "{malformed}");

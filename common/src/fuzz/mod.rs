@@ -70,12 +70,14 @@ impl Case {
         work(&self.problem.shape) <= SMALL_WORK
     }
 
-    /// Returns whether extents, types, mask and inputs describe all of it, in dense tensors: then
-    /// `explain` takes it.
-    pub fn is_plain(&self) -> bool {
-        self.problem.is_dense()
-            && self.placements == [Placement::PACKED; 4]
-            && self.with_default_scale() == *self
+    /// Returns the case as `explain` takes it, which says nothing of where a tensor lies; `None` for
+    /// tensors with a place of their own.
+    pub fn explained(&self) -> Option<Self> {
+        let is_packed = self.placements == [Placement::PACKED; 4];
+        is_packed.then_some(Self {
+            lse: false,
+            ..*self
+        })
     }
 
     /// Returns the case with the problem's default scale.
@@ -113,7 +115,7 @@ impl fmt::Display for Case {
             softmax_scale,
         } = self.problem;
         write!(f, "{shape} {dtype} {mask} {}:{}", self.family, self.seed)?;
-        if self.with_default_scale() != *self {
+        if !self.problem.has_default_scale() {
             write!(f, " scale={softmax_scale}")?;
         }
         if self.lse {

@@ -14,7 +14,6 @@ use measure::select::{Chosen, mask, stage};
 use pages::explain::document;
 use results::builds::loaded;
 use results::judge::verdict::Exit;
-use results::table::ProblemPlace;
 use stages::Ladder;
 use std::path::PathBuf;
 
@@ -49,7 +48,7 @@ pub struct ExplainArgs {
     /// The variant [default: the stage's]
     #[arg(long, value_name = "VARIANT")]
     pub variant: Option<String>,
-    /// The case, as reports print it: SHAPE DTYPE MASK FAMILY:SEED
+    /// The case, as reports print it: SHAPE DTYPE MASK FAMILY:SEED [scale=S]
     #[arg(long, value_name = "CASE", value_parser = case, required_unless_present = "input")]
     pub problem: Option<Case>,
     /// Real tensors: a safetensors file as for `run`
@@ -133,19 +132,14 @@ fn read(args: &ExplainArgs) -> anyhow::Result<Explained> {
             inputs: file.inputs(&problem)?,
         });
     }
-    let Some(Case {
-        problem,
-        family,
-        seed,
-    }) = &args.problem
-    else {
+    let Some(asked) = &args.problem else {
         bail!("give --problem or --input");
     };
-    limits::check_problems([problem])?;
+    limits::check_problems([&asked.problem])?;
     Ok(Explained {
-        name: format!("{} {family}:{seed}", ProblemPlace::of(problem)),
-        family: Some(*family),
-        inputs: Inputs::generate(problem, *family, *seed),
+        name: asked.to_string(),
+        family: Some(asked.family),
+        inputs: Inputs::generate(&asked.problem, asked.family, asked.seed),
     })
 }
 

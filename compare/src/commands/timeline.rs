@@ -63,7 +63,7 @@ pub struct TimelineArgs {
     /// Variants by name [default: each stage's]
     #[arg(long, value_delimiter = ',', value_name = "VARIANT,..")]
     pub variants: Vec<String>,
-    /// The case, as reports print it: SHAPE DTYPE MASK FAMILY:SEED
+    /// The case, as reports print it: SHAPE DTYPE MASK FAMILY:SEED [scale=S]
     #[arg(long, value_name = "CASE", value_parser = case, default_value = "mission f16 full normal:0")]
     pub problem: Case,
     /// The block, counted in x, then y, then z

@@ -340,8 +340,7 @@ impl ProblemPlace {
     /// Names a problem by its shape, with the softmax scale if it is not the default.
     pub fn of(problem: &Problem) -> Self {
         let mut shape = problem.shape.name();
-        let plain = Problem::new(problem.shape, problem.dtype, problem.mask);
-        if plain != Ok(*problem) {
+        if !problem.has_default_scale() {
             shape += &format!("@{}", problem.softmax_scale);
         }
         Self::new(&shape, problem.dtype, problem.mask)

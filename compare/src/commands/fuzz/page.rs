@@ -90,13 +90,11 @@ fn commands(trial: &Trial, backend: &str) -> Vec<String> {
     let mut commands = vec![format!(
         "cargo run -p compare -- fuzz --backend {backend} --case '{trial}'"
     )];
-    if case.is_plain() {
+    if let Some(explained) = case.explained() {
         let (stage, variant) = (subject.stage(), subject.name());
-        let problem = &case.problem;
         commands.push(format!(
             "cargo run -p compare -- explain --stage {stage} --variant {variant} \
-             --problem '{} {} {} {}:{}'",
-            problem.shape, problem.dtype, problem.mask, case.family, case.seed
+             --problem '{explained}'"
         ));
     }
     commands

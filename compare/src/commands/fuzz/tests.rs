@@ -230,6 +230,17 @@ fn a_plain_case_is_explained_by_a_command_that_is_one() {
 }
 
 #[test]
+fn a_case_is_explained_at_its_scale() {
+    let fails = |trial: &Trial| !trial.case.problem.has_default_scale();
+    let failed = answer(&search(50), &Planted { fails });
+    let Command::Explain(explain) = parse_command(printed_command(&failed.text, "-- explain"))
+    else {
+        panic!("{}", failed.text)
+    };
+    assert!(!explain.problem.unwrap().problem.has_default_scale());
+}
+
+#[test]
 fn what_is_found_does_not_depend_on_how_many_run_at_once() {
     let judge = Planted { fails: is_wrong };
     let alone = run_search(&search(150), &judge);
