@@ -532,7 +532,7 @@ impl Stand for SustainedArms<'_> {
     }
 
     fn chunk(&mut self, arm: usize) -> Result<Chunk, CudaError> {
-        let is_hot = self.now >= Duration::from_millis(500);
+        let is_hot = self.now >= Duration::from_millis(1000);
         let launch_us = if is_hot { 1.1 } else { 1.0 } * self.us[arm];
         let launches = (CHUNK.as_secs_f64() * 1e6 / launch_us).round();
         self.now += CHUNK;
