@@ -84,8 +84,14 @@ pub fn baseline_layout<'a>(
 }
 
 impl CudaDevice {
-    /// Computes a [`reference()`]; that of a problem of more than [`MOST_HOST_SCORES`] on the GPU,
-    /// where there is code for one and tensors are dense. The kernel is compared with the host on small problems before
+    /// Returns whether [`CudaDevice::reference`] uses the GPU: for more than [`MOST_HOST_SCORES`],
+    /// where there is code for one and tensors are dense.
+    pub fn makes_reference(&self, problem: &Problem) -> bool {
+        FATBIN.is_some() && problem.is_dense() && problem.scores() > MOST_HOST_SCORES
+    }
+
+    /// Computes a [`reference()`], on the GPU if it [makes](CudaDevice::makes_reference) that of the
+    /// problem. The kernel is compared with the host on small problems before
     /// the first, and on each at three of its rows.
     ///
     /// # Errors
@@ -93,7 +99,7 @@ impl CudaDevice {
     /// Values that are not the host's.
     pub fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
         let Inputs { problem, .. } = inputs;
-        if FATBIN.is_none() || !problem.is_dense() || problem.scores() <= MOST_HOST_SCORES {
+        if !self.makes_reference(problem) {
             return reference(inputs, p);
         }
         self.check_references()?;

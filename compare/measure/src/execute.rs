@@ -2,26 +2,24 @@
 //! given problem's; then come the cases that no time waits for, counters, and the pairs that claims
 //! compare.
 
+mod cases;
+
 use super::estimate::Work;
-use super::plan::{Mode, Plan, PlannedCase, Round, is_timed_at_once};
+use super::plan::{Plan, PlannedCase, Round, is_timed_at_once};
 use super::sink::{ExecuteError, LARGE_TIMING, PAIR, RANDOM_PROBLEM, Sink, TIMING};
 use super::summary::summarise;
 use super::timed_problem::{TimedOutputs, TimedProblem};
 use super::timer::{Kernel, Timer};
 use crate::input::FileInput;
 use crate::machine;
-use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::BackendKind;
 use common::device::cuda::{CudaDevice, CudaError, RotatedOutput};
-use common::inputs::Inputs;
 use common::metric::Metric;
 use common::problem::Problem;
-use common::reference::{Probability, Reference, ReferenceError, reference};
+use common::reference::{Probability, ReferenceError};
 use common::stage::{LoadedStage, Prepared};
-use common::tier0;
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateResult;
-use rayon::prelude::*;
 use results::builds::loaded;
 use results::judge::View;
 use results::judge::best::best;
@@ -30,24 +28,8 @@ use results::judge::list::{Grouped, distinct, grouped};
 use results::judge::state::is_green;
 use results::table::session::claims;
 use results::table::{Kind, ProblemPlace, Relation, Row, Run, Subject, measured};
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The number of launches that gate C5 compares on a GPU.
-const GPU_LAUNCHES: usize = 3;
-
-/// The most bytes of output that a batch of cases leaves on the host, unless a single case leaves
-/// more. There are two: one is judged while the next is launched.
-const IN_FLIGHT_BYTES: usize = 1 << 30;
-
-/// The most scores of a problem that the emulator runs beside others; larger ones have enough
-/// blocks for all processors.
-const SMALL_SCORES: u64 = 50_000;
-
-/// The largest Q, K and V that are made before they are needed.
-const MADE_AHEAD_BYTES: u64 = 256 << 20;
 
 /// The cases that are judged together, per processor: more than one, so that no processor waits
 /// long for the slowest case.
@@ -156,167 +138,6 @@ impl<'a> Executor<'a> {
     /// Returns a stage; plans are made from the same ladder.
     pub fn stage(&self, id: &str) -> &LoadedStage {
         loaded(self.stages, id)
-    }
-
-    /// Runs cases, problem by problem, so that inputs and references are made once for all variants
-    /// among them. A batch of cases is judged while the next one is launched: launching keeps a GPU
-    /// and one thread busy, judging all others.
-    fn cases(
-        &self,
-        cases: &[&PlannedCase],
-        made: &mut Option<MadeInputs>,
-        run: &mut Run,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ExecuteError> {
-        let mut begun = run.cases().count();
-        let mut waiting: Option<Batch<'_>> = None;
-        let by_inputs = cases
-            .iter()
-            .map(|&case| ((case.problem, &case.source), case));
-        let mut groups = grouped(by_inputs).into_iter().peekable();
-        // The inputs of the next cases, which are made while a GPU has these.
-        let mut made_ahead = None;
-        while let Some(Grouped { values: group, .. }) = groups.next() {
-            let group_inputs = match made.take() {
-                Some(inputs) if inputs.is_of(group[0]) => Ok(inputs),
-                _ => made_ahead
-                    .take()
-                    .unwrap_or_else(|| make(self.file, group[0])),
-            };
-            if group_inputs.is_err() {
-                self.finish(waiting.take(), run, sink)?;
-            }
-            let inputs = made.insert(group_inputs?);
-            let batch_size = self.in_flight(group[0], &inputs.staged);
-            let mut next_case = groups.peek().map(|next| next.values[0]);
-            next_case.take_if(|case| !self.is_made_ahead(case));
-            for batch in group.chunks(batch_size) {
-                let before = waiting.take();
-                let file = self.file;
-                let (launched, (judged, ahead)) = meanwhile(
-                    || self.launch_batch(batch, inputs, begun, sink),
-                    || {
-                        rayon::join(
-                            || before.map(|batch_before| batch_before.judge(self.stages)),
-                            || next_case.take().map(|case| make(file, case)),
-                        )
-                    },
-                );
-                made_ahead = made_ahead.or(ahead);
-                begun += batch.len();
-                keep(judged.unwrap_or_default(), run, sink)?;
-                waiting = Some(launched?);
-            }
-        }
-        self.finish(waiting, run, sink)
-    }
-
-    /// Judges the last batch.
-    fn finish(
-        &self,
-        waiting: Option<Batch<'_>>,
-        run: &mut Run,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ExecuteError> {
-        match waiting {
-            Some(last) => keep(last.judge(self.stages), run, sink),
-            None => Ok(()),
-        }
-    }
-
-    /// Launches cases on these inputs, and computes the references that judge them; `begun` others
-    /// were before.
-    fn launch_batch<'c>(
-        &self,
-        cases: &[&'c PlannedCase],
-        made: &mut MadeInputs,
-        begun: usize,
-        sink: &mut dyn Sink,
-    ) -> Result<Batch<'c>, ExecuteError> {
-        let total = self.plan.cases.len();
-        let results = self.launch(cases, &made.staged, |index| {
-            let case = label(cases[index]);
-            sink.on_start("case", &case, begun + index, total);
-        });
-        for launched in results.iter().flatten() {
-            self.add_reference(made, launched.probability)
-                .map_err(|source| no_reference(cases[0].place(), source))?;
-        }
-        Ok(Batch {
-            cases: cases.to_vec(),
-            results,
-            references: made.references.clone(),
-        })
-    }
-
-    /// Computes the reference for programs that hold P in `probability`, unless it is there.
-    fn add_reference(
-        &self,
-        made: &mut MadeInputs,
-        probability: Probability,
-    ) -> Result<(), ReferenceError> {
-        if let Entry::Vacant(place) = made.references.entry(probability) {
-            place.insert(Arc::new(self.reference(&made.inputs, probability)?));
-        }
-        Ok(())
-    }
-
-    fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
-        match self.timer {
-            Some(timer) => timer.reference(inputs, p),
-            None => reference(inputs, p),
-        }
-    }
-
-    /// Returns whether the inputs of a case are made while others are launched: on a GPU, whose
-    /// launches leave processors idle, if two sets of them take little memory.
-    fn is_made_ahead(&self, case: &PlannedCase) -> bool {
-        matches!(case.mode, Mode::Device | Mode::Both)
-            && case.problem.input_bytes() <= MADE_AHEAD_BYTES
-    }
-
-    /// Returns how many cases like `case` are launched before they are judged. In the emulator a
-    /// large problem keeps all processors busy by itself; on a GPU its outputs fill the host's
-    /// memory.
-    fn in_flight(&self, case: &PlannedCase, staged: &StagedInputs) -> usize {
-        match case.mode {
-            Mode::Device | Mode::Both => {
-                (IN_FLIGHT_BYTES / (GPU_LAUNCHES * staged.launch_bytes())).clamp(1, self.in_flight)
-            }
-            _ if case.problem.scores() > SMALL_SCORES => 1,
-            _ => self.in_flight,
-        }
-    }
-
-    /// Launches `cases`, which are of one problem: one after the other on a GPU, in parallel in the
-    /// emulator. Calls `starts` with the index of each case. After a sticky CUDA error there are
-    /// fewer results than cases.
-    fn launch(
-        &self,
-        cases: &[&PlannedCase],
-        staged: &Arc<StagedInputs>,
-        mut starts: impl FnMut(usize),
-    ) -> Vec<Result<Launched, NoOutput>> {
-        let launch = |case: &PlannedCase, target: Target<'_>| {
-            let (id, variant) = (case.subject.stage(), case.subject.name());
-            check::launch(loaded(self.stages, id), variant, staged, target)
-        };
-        match self.device {
-            Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => {
-                let launches = GPU_LAUNCHES;
-                until_lost(cases, |index, case| {
-                    starts(index);
-                    launch(case, Target::Cuda { device, launches })
-                })
-            }
-            _ => {
-                (0..cases.len()).for_each(starts);
-                cases
-                    .par_iter()
-                    .map(|case| launch(case, emulated(case.mode)))
-                    .collect()
-            }
-        }
     }
 
     /// Times each of `timings`.
@@ -562,111 +383,6 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// Makes the inputs of a case.
-fn make(file: Option<&FileInput>, case: &PlannedCase) -> Result<MadeInputs, ExecuteError> {
-    let inputs = match &case.source {
-        Source::Seeded { family, seed } => Inputs::generate(&case.problem, *family, *seed),
-        Source::File { .. } => {
-            let tensors = file.expect("a plan has file cases only where there is a file");
-            let inputs = tensors.inputs(&case.problem);
-            inputs.map_err(|error| no_reference(case.place(), ReferenceError::Input(error)))?
-        }
-    };
-    let staged = StagedInputs::new(&inputs, case.source.family());
-    Ok(MadeInputs {
-        problem: case.problem,
-        source: case.source.clone(),
-        inputs,
-        staged: Arc::new(staged),
-        references: HashMap::new(),
-    })
-}
-
-/// Inputs and their references, which are made once for all cases on them, and kept until others
-/// are.
-struct MadeInputs {
-    problem: Problem,
-    source: Source,
-    inputs: Inputs,
-    staged: Arc<StagedInputs>,
-    references: References,
-}
-
-/// The references of one set of inputs, by the type of P.
-type References = HashMap<Probability, Arc<Reference>>;
-
-/// Cases on the same inputs that were launched and are still to be judged.
-struct Batch<'c> {
-    cases: Vec<&'c PlannedCase>,
-    /// The launches of the first cases, or of all.
-    results: Vec<Result<Launched, NoOutput>>,
-    references: References,
-}
-
-impl<'c> Batch<'c> {
-    /// Judges the launches in parallel, each by the reference for its own type of P.
-    fn judge(self, stages: &[LoadedStage]) -> Vec<(&'c PlannedCase, Outcome)> {
-        let references = &self.references;
-        self.cases
-            .par_iter()
-            .zip(self.results)
-            .map(|(&case, result)| {
-                let outcome = result.and_then(|launched| {
-                    let reference = &references[&launched.probability];
-                    judge_case(case, launched, reference, stages)
-                });
-                (case, outcome)
-            })
-            .collect()
-    }
-}
-
-/// Judges a launch by its reference, and beside the other builds that its case names.
-fn judge_case(
-    case: &PlannedCase,
-    launched: Launched,
-    reference: &Reference,
-    stages: &[LoadedStage],
-) -> Outcome {
-    let variant = case.subject.name();
-    let mut agreements = Vec::new();
-    if case.runs_ptx {
-        let stage = loaded(stages, case.subject.stage());
-        agreements.push(check::both_front_ends(stage, variant, &launched)?);
-    }
-    let staged = Arc::clone(&launched.staged);
-    let mut checked = launched.judge(reference);
-    if case.mode == Mode::Both {
-        let stage = loaded(stages, case.subject.stage());
-        agreements.push(check::both_backends(
-            stage,
-            variant,
-            &staged,
-            &checked.output,
-        )?);
-    }
-    checked.gates.extend(agreements);
-    Ok(checked)
-}
-
-/// Does `work` here, and `other` on a thread of its own. Returns the results of both.
-fn meanwhile<W, O: Send>(work: impl FnOnce() -> W, other: impl FnOnce() -> O + Send) -> (W, O) {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(other);
-        let result = work();
-        let other_result = thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (result, other_result)
-    })
-}
-
-impl MadeInputs {
-    fn is_of(&self, case: &PlannedCase) -> bool {
-        (self.problem, &self.source) == (case.problem, &case.source)
-    }
-}
-
 /// Returns the timings whose kernels are green: no number without a green gate.
 fn green(view: &View<'_>, mut timings: Vec<(Problem, Subject)>) -> Vec<(Problem, Subject)> {
     timings.retain(|(_, subject)| is_green(view, subject, BackendKind::Cuda));
@@ -795,74 +511,6 @@ fn interleaved(view: &View<'_>) -> Vec<Pair> {
     pairs.sort();
     pairs.dedup();
     pairs
-}
-
-fn emulated(mode: Mode) -> Target<'static> {
-    let all = &tier0::SCHEDULES[..];
-    let (schedules, traced) = match mode {
-        Mode::Traced => (all, all),
-        Mode::TracedOnce => (all, &all[..1]),
-        Mode::Plain | Mode::Device | Mode::Both => (&all[..1], &all[..0]),
-    };
-    Target::Emulated {
-        schedules,
-        traced,
-        suppress: None,
-    }
-}
-
-/// Launches up to the first case that loses the GPU.
-fn until_lost<C, L>(
-    cases: &[C],
-    mut launch: impl FnMut(usize, &C) -> Result<L, NoOutput>,
-) -> Vec<Result<L, NoOutput>> {
-    let mut results = Vec::with_capacity(cases.len());
-    for (index, case) in cases.iter().enumerate() {
-        results.push(launch(index, case));
-        if let Some(Err(NoOutput::Failed { fatal: true, .. })) = results.last() {
-            break;
-        }
-    }
-    results
-}
-
-/// Records results in the order of the cases: all that finished, even if the sink asks to stop
-/// after the first or one lacked memory.
-fn keep(
-    judged: Vec<(&PlannedCase, Outcome)>,
-    run: &mut Run,
-    sink: &mut dyn Sink,
-) -> Result<(), ExecuteError> {
-    let mut sunk = Ok(());
-    let mut no_memory = None;
-    for (case, outcome) in judged {
-        if let Err(NoOutput::NoMemory(reason)) = outcome {
-            no_memory.get_or_insert(ExecuteError::NoMemory {
-                case: label(case),
-                reason,
-            });
-            continue;
-        }
-        let kind = Kind::Case(run.session.backend, case.place());
-        run.append(Row::new(&case.subject, kind).outcome(&outcome));
-        sunk = sunk.and(sink.on_rows_added(run));
-        if let Err(NoOutput::Failed {
-            reason,
-            fatal: true,
-        }) = outcome
-        {
-            return Err(ExecuteError::Sticky {
-                case: label(case),
-                reason,
-            });
-        }
-    }
-    no_memory.map_or(sunk, Err)
-}
-
-/// Names a case: `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.
-fn label(case: &PlannedCase) -> String {
-    format!("{} {}", case.subject, case.place())
 }
 
 /// Makes the error of a case, or of a problem that is timed.

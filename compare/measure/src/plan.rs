@@ -155,6 +155,12 @@ pub enum Mode {
     Both,
 }
 
+impl Mode {
+    pub fn is_on_gpu(self) -> bool {
+        matches!(self, Mode::Device | Mode::Both)
+    }
+}
+
 /// A variant or candidate on a problem with its inputs, to be checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedCase {

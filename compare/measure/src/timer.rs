@@ -5,6 +5,7 @@ use common::device::cuda::{
     CudaDevice, CudaError, DeviceInfo, InputPool, RankedArm, Timed, TimedPair,
 };
 use common::inputs::Inputs;
+use common::problem::Problem;
 use common::reference::{self, Probability, Reference, ReferenceError};
 use common::stage::{LoadedStage, Prepared};
 use common::timing::Plan;
@@ -23,6 +24,11 @@ pub trait Timer {
 
     /// Makes a pool of inputs that are read from device memory, or from the cache.
     fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError>;
+
+    /// Returns whether it computes the references of a problem itself, not on the host.
+    fn makes_reference(&self, _: &Problem) -> bool {
+        false
+    }
 
     /// Computes a reference: on the host, unless a GPU computes those of large problems.
     fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
@@ -72,6 +78,10 @@ impl Timer for CudaDevice {
 
     fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
         self.pool(contents, is_cold)
+    }
+
+    fn makes_reference(&self, problem: &Problem) -> bool {
+        self.makes_reference(problem)
     }
 
     fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {

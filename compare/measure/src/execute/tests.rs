@@ -1,19 +1,21 @@
+use super::cases::{SMALL_SCORES, emulated, keep, until_lost};
 use super::*;
-use crate::plan::Request;
-use crate::plan::plan;
+use crate::plan::{Mode, Request, plan};
 use crate::testing::request;
 use crate::timer::Kernel;
-use common::check::{both_backends, check};
+use common::check::{NoOutput, Source, StagedInputs, Target, both_backends, check};
 use common::device::cuda::{
     DeviceInfo, InputPool, Ranked, RankedArm, RotatedOutput, Timed, TimedPair,
 };
 use common::device::{BackendKind, Staged, emulated as emulator};
-use common::inputs::Family;
+use common::inputs::{Family, Inputs};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem};
 use common::reference::agree::agree;
+use common::reference::{Reference, reference};
 use common::stage::{LoadedStage, Prepared};
 use common::telemetry::Reading;
+use common::tier0;
 use common::timing::stats::Summary;
 use common::timing::sustained::{CHUNK, Chunk, Stand, Sustained, sustain_at_limit};
 use common::timing::{CacheState, Comparison, Measurement};
@@ -27,6 +29,7 @@ use results::testing::{SCALAR, WMMA, samples};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A sink that keeps what it is told.
 #[derive(Default)]
@@ -659,6 +662,10 @@ impl Timer for GpuDouble {
 
     fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
         InputPool::on_host(contents, is_cold, self.info.l2_bytes).map(Rc::new)
+    }
+
+    fn makes_reference(&self, _: &Problem) -> bool {
+        true
     }
 
     fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
