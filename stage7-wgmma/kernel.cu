@@ -32,7 +32,6 @@ struct Preset {
     struct Shared {
         QTile q;                     // [BLOCK_M, HEAD_DIM]
         KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
-        unsigned char unused[8];     // without them other addresses, and so other machine code than was measured
         attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES]; // a phase ends when the tile has landed
         attn::Mbarrier empty[STAGES];                          // when every warpgroup has read K and V of the slot
     };

@@ -33,7 +33,6 @@ struct Preset {
     struct Shared {
         QTile q;                     // [BLOCK_M, HEAD_DIM], and O on its way out
         KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
-        unsigned char unused[8];     // without them other addresses, and so other machine code than was measured
         attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
     };
@@ -44,19 +43,10 @@ struct Preset {
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
 };
 
-// The slot of a warpgroup's next tile. `v` is never advanced: V's ring is as deep as K's. Without it, or with `consumer` below by
-// value, nvcc numbers registers in another order, and the machine code is another than was measured.
-template <class Preset>
-struct Slots {
-    attn::PipelineState<Preset::STAGES> k, v;
-
-    static __device__ __forceinline__ Slots first() { return {decltype(k)::first(), decltype(v)::first()}; }
-};
-
 // The computing warpgroup number `consumer`, for its 64 rows.
 template <class Preset>
 __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
-                                        const int &consumer, Slots<Preset> &slots) {
+                                        int consumer) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     const AttentionParams &params = launch.params;
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
@@ -82,8 +72,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
  ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
     // The slots of the current tile, whose K is read, and of the previous one, whose V is.
-    auto &current = slots.k, previous = current;
-    auto &previous_v = attn::state_of_v(previous, slots.v);
+    auto current = attn::PipelineState<Preset::STAGES>::first(), previous = current;
     const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
     const auto wait_v = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.v_full[pipe.slot], pipe.parity); };
     // One thread may free a slot for four warps: a wgmma belongs to all four, and a wait for it ends when the whole of it has. Reads
@@ -102,11 +91,11 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
     const auto step = [&](int tile, auto exact) {
         constexpr bool EXACT = decltype(exact)::value;
-        wait_v(previous_v); // it has landed
+        wait_v(previous); // it has landed
         // Warps that read K of the previous tile on their own have done so.
         if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
         attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous_v.slot]);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous.slot]);
         // Products have read K of the previous tile and, before the barrier, warps on their own.
         release(smem.k_empty, previous);
         attn::wgmma_wait<1>(s); // P·V goes on
@@ -120,7 +109,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         if (tile > 0) wait_k(next); // it has landed
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
-        release(smem.v_empty, previous_v);
+        release(smem.v_empty, previous);
         if (!in_range) { // the warp computes its scores again, for new maxima
             attn::warp_scores(s, smem.q, warp_row, smem.k[current.slot]);
             attn::softmax_rows(s, state, scale_log2, rescale);
@@ -159,8 +148,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
 #pragma unroll 1
         for (; tile >= 0; --tile) step(tile, std::bool_constant<!Preset::LAZY>{});
-        wait_v(previous_v);
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous_v.slot]);
+        wait_v(previous);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous.slot]);
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
     }
@@ -184,8 +173,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::load_ring<Preset>(launch, smem, work);
     } else {
         if constexpr (SHARES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
-        auto slots = Slots<Preset>::first();
-        compute<Preset>(launch, smem, work, warpgroup, slots);
+        compute<Preset>(launch, smem, work, warpgroup);
     }
 }
 

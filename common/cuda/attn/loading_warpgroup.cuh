@@ -11,16 +11,6 @@
 
 namespace attn {
 
-// The state of V's ring: K's where both have the same depth.
-template <int STAGES>
-static __device__ __forceinline__ PipelineState<STAGES> &state_of_v(PipelineState<STAGES> &k, PipelineState<STAGES> &) {
-    return k;
-}
-template <int K_STAGES, int V_STAGES>
-static __device__ __forceinline__ PipelineState<V_STAGES> &state_of_v(PipelineState<K_STAGES> &, PipelineState<V_STAGES> &v) {
-    return v;
-}
-
 // E4M3, which the loading warpgroup converts to FP16.
 template <class Preset>
 constexpr bool CONVERTS = !std::is_same_v<typename Preset::Element, typename Preset::Element::Operand>;
@@ -48,16 +38,9 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
     constexpr int BLOCK_N = Preset::BLOCK_N;
     const int thread = threadIdx.x % 128;
     if (work.tiles == 0) return; // nobody will wait for a copy
-    constexpr int K_STAGES = std::extent_v<decltype(smem.k)>, V_STAGES = std::extent_v<decltype(smem.v)>;
-    auto k_slot = PipelineState<K_STAGES>::first();
-    auto v_of_other_depth = PipelineState<V_STAGES>::first();
-    auto &v_slot = state_of_v(k_slot, v_of_other_depth);
-    const auto advance = [&] {
-        k_slot.advance();
-        if constexpr (V_STAGES != K_STAGES) v_slot.advance();
-    };
+    auto pipe = PipelineState<Preset::STAGES>::first();
     // Every consumer has read the slot's previous tile; in the first lap nobody waits.
-    const auto wait_empty = [&](Mbarrier *empty, const auto &pipe) { mbarrier_wait_tx(&empty[pipe.slot], pipe.parity ^ 1); };
+    const auto wait_empty = [&](Mbarrier *empty) { mbarrier_wait_tx(&empty[pipe.slot], pipe.parity ^ 1); };
     const auto copy_q = [&](auto &tile, Mbarrier *full) {
         mbarrier_arrive_expect_tx(full, tile.BYTES);
         if constexpr (Preset::Q_BOX_ROWS == Preset::BLOCK_M) tile.load(launch.q, full, work.row, work.head_q, work.batch);
@@ -78,11 +61,11 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
         if (thread != 0) return;
         if constexpr (Preset::Q_BOX_ROWS > 0) copy_q(smem.q, &smem.q_full);
 #pragma unroll 1
-        for (int tile = last; tile >= 0; --tile, advance()) {
-            wait_empty(smem.k_empty, k_slot);
-            copy_kv(smem.k[k_slot.slot], launch.k, &smem.k_full[k_slot.slot], tile);
-            wait_empty(smem.v_empty, v_slot);
-            copy_kv(smem.v[v_slot.slot], launch.v, &smem.v_full[v_slot.slot], tile);
+        for (int tile = last; tile >= 0; --tile, pipe.advance()) {
+            wait_empty(smem.k_empty);
+            copy_kv(smem.k[pipe.slot], launch.k, &smem.k_full[pipe.slot], tile);
+            wait_empty(smem.v_empty);
+            copy_kv(smem.v[pipe.slot], launch.v, &smem.v_full[pipe.slot], tile);
         }
     } else {
         // All threads convert codes that have landed; each makes its part visible to the tensor cores before it arrives for the
@@ -105,14 +88,14 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
         }
         int parity = 0; // of staging
 #pragma unroll 1
-        for (int tile = last; tile >= 0; --tile, advance(), parity ^= 1) {
-            wait_empty(smem.k_empty, k_slot);
+        for (int tile = last; tile >= 0; --tile, pipe.advance(), parity ^= 1) {
+            wait_empty(smem.k_empty);
             mbarrier_wait_tx(&staging.k_full, parity);
-            convert(smem.k[k_slot.slot], staging.k, &smem.k_full[k_slot.slot]);
+            convert(smem.k[pipe.slot], staging.k, &smem.k_full[pipe.slot]);
             if (thread == 0 && tile > 0) copy_kv(staging.k, launch.k, &staging.k_full, tile - 1);
-            wait_empty(smem.v_empty, v_slot);
+            wait_empty(smem.v_empty);
             mbarrier_wait_tx(&staging.v_full, parity);
-            convert(smem.v[v_slot.slot], staging.v, &smem.v_full[v_slot.slot]);
+            convert(smem.v[pipe.slot], staging.v, &smem.v_full[pipe.slot]);
             if (thread == 0 && tile > 0) copy_kv(staging.v, launch.v, &staging.v_full, tile - 1);
         }
     }
