@@ -39,19 +39,18 @@ pub fn case(text: &str) -> Result<Case, SelectError> {
         )
     };
     let words: Vec<&str> = text.split_whitespace().collect();
-    let (dense, scale) = match words[..] {
-        [shape, dtype, mask, inputs] => ([shape, dtype, mask, inputs], None),
-        [shape, dtype, mask, inputs, option] => {
-            let scale = option.strip_prefix("scale=").ok_or_else(malformed)?;
-            ([shape, dtype, mask, inputs], Some(scale))
+    let [shape_name, dtype_name, mask_name, inputs, ref options @ ..] = words[..] else {
+        return Err(malformed());
+    };
+    let mut problem = Problem::new(shape(shape_name)?, dtype(dtype_name)?, mask(mask_name)?)?;
+    match options {
+        [] => (),
+        [option] => {
+            let number = option.strip_prefix("scale=").ok_or_else(malformed)?;
+            let scale = number.parse().map_err(|_| malformed())?;
+            problem = Problem::with_scale(problem.shape, problem.dtype, problem.mask, scale)?;
         }
         _ => return Err(malformed()),
-    };
-    let [shape_name, dtype_name, mask_name, inputs] = dense;
-    let mut problem = Problem::new(shape(shape_name)?, dtype(dtype_name)?, mask(mask_name)?)?;
-    if let Some(number) = scale {
-        let scale = number.parse().map_err(|_| malformed())?;
-        problem = Problem::with_scale(problem.shape, problem.dtype, problem.mask, scale)?;
     }
     let (family_name, seed_text) = inputs.split_once(':').ok_or_else(malformed)?;
     let seed = seed_text.parse().map_err(|_| malformed())?;

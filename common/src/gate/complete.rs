@@ -21,7 +21,7 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     let is_complete = evidence
         .output
         .par_chunks(SHARE)
-        .all(|elements| elements.iter().all(|element| element.is_finite()));
+        .all(|block| block.iter().all(|element| element.is_finite()));
     if is_complete {
         let reason = format!("all {elements} elements written and finite");
         return GateResult::judge(GateId::C1, true, reason);

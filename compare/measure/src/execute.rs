@@ -62,7 +62,7 @@ const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
 
 /// The settling of such an arm: its clocks are up but for what the judging of the other one let
 /// them sink. It sizes the graph alone; the warm-up follows before any sample.
-const SETTLING_AFTER_ANOTHER: Duration = Duration::from_millis(20);
+const SETTLING_AFTER_ANOTHER: Duration = Duration::from_millis(5);
 
 impl<'a> Executor<'a> {
     /// Makes an executor that runs in the emulator only.

@@ -61,11 +61,33 @@ type References = HashMap<Probability, Arc<Reference>>;
 /// Made inputs, or why there are none.
 type Made = Result<Arc<MadeInputs>, ExecuteError>;
 
+/// Cases whose inputs are made.
+struct ReadyPart<'b, 'c> {
+    part: &'b Part<'c>,
+    inputs: Arc<MadeInputs>,
+}
+
+/// A case whose inputs are made.
+struct ReadyCase<'a> {
+    case: &'a PlannedCase,
+    staged: &'a Arc<StagedInputs>,
+}
+
+impl ReadyCase<'_> {
+    fn launch(&self, stages: &[LoadedStage], target: Target<'_>) -> Result<Launched, NoOutput> {
+        let subject = &self.case.subject;
+        let stage = loaded(stages, subject.stage());
+        check::launch(stage, subject.name(), self.staged, target)
+    }
+}
+
+/// The launches of cases, in their order: of the first, or of all.
+type Launches = Vec<Result<Launched, NoOutput>>;
+
 /// Cases on the same inputs that were launched.
 struct LaunchedPart<'c> {
     cases: Vec<&'c PlannedCase>,
-    /// The launches of the first cases, or of all.
-    results: Vec<Result<Launched, NoOutput>>,
+    results: Launches,
     references: References,
 }
 
@@ -147,11 +169,11 @@ impl Executor<'_> {
         let mut parts = Vec::new();
         for Grouped { values, .. } in grouped(by_inputs) {
             let in_flight = self.in_flight(values[0]);
-            for cases in values.chunks(in_flight) {
+            for together in values.chunks(in_flight) {
                 parts.push(Part {
-                    cases: cases.to_vec(),
-                    on_host: self.on_host(cases),
-                    share: cases.len() as f64 / in_flight as f64,
+                    cases: together.to_vec(),
+                    on_host: self.on_host(together),
+                    share: together.len() as f64 / in_flight as f64,
                 });
             }
         }
@@ -200,21 +222,22 @@ impl Executor<'_> {
         begun: usize,
         sink: &mut dyn Sink,
     ) -> Batch<'p> {
-        let mut usable = Vec::new();
+        let mut ready = Vec::new();
         let mut end = None;
-        for (part, inputs) in batch.iter().zip(made) {
-            match inputs {
-                Ok(inputs) => usable.push((part, inputs)),
+        for (part, result) in batch.iter().zip(made) {
+            match result {
+                Ok(inputs) => ready.push(ReadyPart { part, inputs }),
                 Err(error) => {
                     end = Some(error);
                     break;
                 }
             }
         }
-        let results = self.launch(&usable, begun, sink);
+        let mut launches = self.launch(&ready, begun, sink).into_iter();
         let mut parts = Vec::new();
-        for ((part, inputs), results) in usable.iter().zip(results) {
-            if let Err(source) = self.add_references(inputs, &results) {
+        for ReadyPart { part, inputs } in ready {
+            let results: Launches = launches.by_ref().take(part.cases.len()).collect();
+            if let Err(source) = self.add_references(&inputs, &results) {
                 end = Some(no_reference(part.cases[0].place(), source));
                 break;
             }
@@ -227,48 +250,35 @@ impl Executor<'_> {
         Batch { parts, end }
     }
 
-    /// Launches parts: one case after the other on a GPU, in parallel in the emulator. After a sticky
-    /// CUDA error there are fewer results than cases.
-    fn launch(
-        &self,
-        parts: &[(&Part<'_>, Arc<MadeInputs>)],
-        begun: usize,
-        sink: &mut dyn Sink,
-    ) -> Vec<Vec<Result<Launched, NoOutput>>> {
+    /// Launches the cases of parts: one after the other on a GPU, in parallel in the emulator. After a
+    /// sticky CUDA error there are fewer results than cases.
+    fn launch(&self, parts: &[ReadyPart<'_, '_>], begun: usize, sink: &mut dyn Sink) -> Launches {
         let total = self.plan.cases.len();
-        let cases: Vec<(&PlannedCase, &Arc<StagedInputs>)> = parts
-            .iter()
-            .flat_map(|(part, inputs)| part.cases.iter().map(|&case| (case, &inputs.staged)))
-            .collect();
+        let mut cases = Vec::new();
+        for ReadyPart { part, inputs } in parts {
+            let staged = &inputs.staged;
+            cases.extend(part.cases.iter().map(|&case| ReadyCase { case, staged }));
+        }
         let mut starts = |index: usize| {
-            let (case, _) = cases[index];
-            sink.on_start("case", &label(case), begun + index, total);
+            let name = label(cases[index].case);
+            sink.on_start("case", &name, begun + index, total);
         };
+        let is_on_gpu = parts.first().is_some_and(|ready| ready.part.is_on_gpu());
         let stages = self.stages;
-        let launch = |case: &PlannedCase, staged: &Arc<StagedInputs>, target: Target<'_>| {
-            let (id, variant) = (case.subject.stage(), case.subject.name());
-            check::launch(loaded(stages, id), variant, staged, target)
-        };
-        let is_on_gpu = cases.first().is_some_and(|(case, _)| case.mode.is_on_gpu());
-        let results: Vec<_> = match self.device {
-            Some(device) if is_on_gpu => until_lost(&cases, |index, (case, staged)| {
+        match self.device {
+            Some(device) if is_on_gpu => until_lost(&cases, |index, ready| {
                 starts(index);
                 let launches = GPU_LAUNCHES;
-                launch(case, staged, Target::Cuda { device, launches })
+                ready.launch(stages, Target::Cuda { device, launches })
             }),
             _ => {
                 (0..cases.len()).for_each(starts);
                 cases
                     .par_iter()
-                    .map(|(case, staged)| launch(case, staged, emulated(case.mode)))
+                    .map(|ready| ready.launch(stages, emulated(ready.case.mode)))
                     .collect()
             }
-        };
-        let mut results = results.into_iter();
-        parts
-            .iter()
-            .map(|(part, _)| results.by_ref().take(part.cases.len()).collect())
-            .collect()
+        }
     }
 
     /// Computes the references for the programs that were launched, unless they are there.
