@@ -1,7 +1,7 @@
 //! COMPARE.md: what decides, in at most 20 KB.
 
 use super::blocks::{Titled, bullets, first_bullets, first_items, sections};
-use super::cells::{measured_ratio, noted, or_empty, ratio_cell, text, us_cell};
+use super::cells::{measured_ratio, noted, or_empty, ratio_cell, short_ratio, text, us_cell};
 use super::words::{STANDINGS, STATES, commit, standing, state_word};
 use super::{counted, ladder, self_test};
 use common::device::BackendKind;
@@ -450,13 +450,49 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
     );
     kinds.sort_by_key(|group| group.key);
     for Grouped { key: kind, values } in kinds {
-        let rows = values
+        let (shown, left_out) = closest(values);
+        let rows = shown
             .into_iter()
             .map(|problem| beside_peers(report, problem));
         blocks.push(Block::subsection(kind.name()));
         blocks.push(Block::Table(Table::from_rows(rows).filled()));
+        blocks.extend(left_out.map(Block::paragraph));
     }
     blocks
+}
+
+/// The most problems of a kind that a page has, unless more are not won.
+const MOST_OF_A_KIND: usize = 14;
+
+/// Returns the problems of a kind that a page has, in their order, and a line about the others: of too
+/// many, those that ours wins by the most are left out.
+fn closest<'p>(problems: Vec<&'p Problem<'p>>) -> (Vec<&'p Problem<'p>>, Option<String>) {
+    let mut won: Vec<f64> = problems
+        .iter()
+        .filter_map(|problem| gain(problem))
+        .collect();
+    won.sort_unstable_by(f64::total_cmp);
+    let others = problems.len() - won.len();
+    let (Some(&least), Some(&most)) = (won.get(MOST_OF_A_KIND.saturating_sub(others)), won.last())
+    else {
+        return (problems, None);
+    };
+    let (left_out, shown): (Vec<_>, Vec<_>) = problems
+        .into_iter()
+        .partition(|problem| gain(problem).is_some_and(|ratio| ratio >= least));
+    let line = format!(
+        "Ours is faster on {} more, by {} to {}: `compare show peers`.",
+        left_out.len(),
+        short_ratio(least),
+        short_ratio(most)
+    );
+    (shown, Some(line))
+}
+
+/// Returns the fastest peer's time over ours where ours is faster.
+fn gain(problem: &Problem<'_>) -> Option<f64> {
+    let ratio = problem.fastest.as_ref()?.over.estimate(Metric::SpeedupP50);
+    (peers::outcome(ratio) == Change::Faster).then_some(ratio.value)
 }
 
 fn about_peers(report: &Report<'_>, problems: &[Problem<'_>]) -> String {

@@ -31,8 +31,9 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// The most bytes that one session adds to a table: people read its diff.
-pub const MAX_SESSION_BYTES: usize = 1_000_000;
+/// The most bytes that one session adds to a table: people read its diff. All stages under `--full` add
+/// half as many.
+pub const MAX_SESSION_BYTES: usize = 2_000_000;
 
 /// The number of the fastest variants of each problem that keep all their latency figures.
 const FULL_DETAIL_RANKS: usize = 3;

@@ -287,7 +287,7 @@ fn a_run_without_rows_is_refused() {
 fn a_session_that_is_too_large_is_refused() {
     let large = Row::new(SCALAR, Kind::Profile(mission())).note("x".repeat(MAX_SESSION_BYTES));
     let error = refused(&good().with_row(large.clone()));
-    assert!(error.contains("1000000 at most; narrow the run"), "{error}");
+    assert!(error.contains("2000000 at most; narrow the run"), "{error}");
     // What others measured does not count.
     let mut results = accepted(&good(), &Results::default());
     results.table_mut(FOLDER).append(large);
