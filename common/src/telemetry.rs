@@ -17,8 +17,6 @@ pub struct Reading {
     pub celsius: Option<u32>,
     /// The limit that the GPU keeps to, in watts.
     pub power_limit_w: Option<f64>,
-    /// The energy used since the driver was loaded, in millijoules.
-    pub energy_mj: Option<f64>,
 }
 
 fn power_w(device: &Device<'_>) -> Option<f64> {
@@ -33,10 +31,6 @@ fn power_w(device: &Device<'_>) -> Option<f64> {
 
 fn watts(milliwatts: Result<u32, NvmlError>) -> Option<f64> {
     Some(f64::from(milliwatts.ok()?) / 1e3)
-}
-
-fn energy_mj(device: &Device<'_>) -> Option<f64> {
-    Some(device.total_energy_consumption().ok()? as f64)
 }
 
 /// A GPU whose state can be read.
@@ -74,13 +68,7 @@ impl Telemetry {
             power_w: power_w(&device),
             celsius: device.temperature(TemperatureSensor::Gpu).ok(),
             power_limit_w: watts(device.enforced_power_limit()),
-            energy_mj: energy_mj(&device),
         }
-    }
-
-    /// Reads the energy alone, which takes less time.
-    pub fn energy_mj(&self) -> Option<f64> {
-        energy_mj(&self.device().ok()?)
     }
 }
 

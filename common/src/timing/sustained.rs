@@ -90,17 +90,15 @@ pub trait Stand {
 
     /// Launches an arm for about [`CHUNK`], and waits for it.
     fn chunk(&mut self, arm: usize) -> Result<Chunk, Self::Error>;
-
-    /// Reads the energy that the GPU has used since some moment, in millijoules.
-    fn energy_mj(&self) -> Option<f64>;
 }
 
 /// The readings of the GPU while an arm was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// Millijoules per launch.
+    /// Millijoules per launch: the power for as long as one takes. A counter of energy moves every 100
+    /// ms on an NVIDIA H200, which is a fifth of a turn.
     pub energy_mj: Option<f64>,
-    /// The mean power, by the energy; by single readings where that is not counted.
+    /// The mean of the readings: a new one every 100 ms, which are 1 to 3 % apart.
     pub power_w: Option<f64>,
     /// The limit of the power, in watts.
     pub power_limit_w: Option<f64>,
@@ -121,12 +119,8 @@ pub struct Sustained {
 /// The sustained times of all arms, in their order.
 pub type SustainedArms = Vec<Sustained>;
 
-/// The counted part of one turn.
-struct Turn {
-    chunks: Vec<Chunk>,
-    length: Duration,
-    energy_mj: Option<f64>,
-}
+/// The counted chunks of one turn.
+type Turn = Vec<Chunk>;
 
 /// Times arms sustained, if the readings of their bursts ask for it.
 pub fn sustain_at_limit<'r, S: Stand<Error = E>, E>(
@@ -150,11 +144,11 @@ pub fn sustain<S: Stand>(stand: &mut S, arms: usize) -> Result<SustainedArms, S:
             Some(other) if other != arm => launch(stand, arm, SETTLING)?,
             Some(_) => (),
         }
-        turns_of_arms[arm].push(Turn::take(stand, arm)?);
+        turns_of_arms[arm].push(turn(stand, arm)?);
         hot_arm = Some(arm);
     }
     let all_turns = turns_of_arms.iter().flatten();
-    let fewest = all_turns.map(|turn| turn.chunks.len()).min().unwrap_or(0);
+    let fewest = all_turns.map(Vec::len).min().unwrap_or(0);
     let mut sustained = Vec::with_capacity(arms);
     for turns_of_arm in &turns_of_arms {
         sustained.push(Sustained {
@@ -174,50 +168,33 @@ fn launch<S: Stand>(stand: &mut S, arm: usize, length: Duration) -> Result<(), S
     Ok(())
 }
 
-impl Turn {
-    /// Takes the counted part of a turn.
-    fn take<S: Stand>(stand: &mut S, arm: usize) -> Result<Self, S::Error> {
-        let counted_from = stand.elapsed();
-        let energy_before = stand.energy_mj();
-        let mut chunks = Vec::new();
-        while chunks.len() < LEAST_CHUNKS || stand.elapsed() - counted_from < COUNTED {
-            chunks.push(stand.chunk(arm)?);
-        }
-        let length = stand.elapsed() - counted_from;
-        let energy = energy_before.zip(stand.energy_mj());
-        Ok(Self {
-            chunks,
-            length,
-            // A counter that stands still counts nothing.
-            energy_mj: energy
-                .map(|(before, after)| after - before)
-                .filter(|mj| *mj > 0.0),
-        })
+/// Takes the counted part of a turn.
+fn turn<S: Stand>(stand: &mut S, arm: usize) -> Result<Turn, S::Error> {
+    let counted_from = stand.elapsed();
+    let mut chunks = Vec::new();
+    while chunks.len() < LEAST_CHUNKS || stand.elapsed() - counted_from < COUNTED {
+        chunks.push(stand.chunk(arm)?);
     }
+    Ok(chunks)
 }
 
 /// Returns the first samples of each turn, microseconds per launch.
 fn samples(turns: &[Turn], of_each: usize) -> Vec<f64> {
-    let counted = turns.iter().flat_map(|turn| &turn.chunks[..of_each]);
+    let counted = turns.iter().flat_map(|chunks| &chunks[..of_each]);
     counted
         .map(|chunk| chunk.us / chunk.launches as f64)
         .collect()
 }
 
 fn load(turns: &[Turn]) -> Load {
-    let chunks = || turns.iter().flat_map(|turn| &turn.chunks);
+    let chunks = || turns.iter().flatten();
     let launches: usize = chunks().map(|chunk| chunk.launches).sum();
-    let length: Duration = turns.iter().map(|turn| turn.length).sum();
-    let energy_mj: Option<f64> = turns.iter().map(|turn| turn.energy_mj).sum();
+    let us: f64 = chunks().map(|chunk| chunk.us).sum();
     let readings = || chunks().map(|chunk| chunk.reading);
     let clocks = readings().filter_map(|reading| reading.sm_mhz);
-    let powers = readings().filter_map(|reading| reading.power_w);
-    let power_w = match energy_mj {
-        Some(all_mj) => Some(all_mj / 1e3 / length.as_secs_f64()),
-        None => mean(powers),
-    };
+    let power_w = mean(readings().filter_map(|reading| reading.power_w));
     Load {
-        energy_mj: energy_mj.map(|all_mj| all_mj / launches as f64),
+        energy_mj: power_w.map(|watts| watts * us / launches as f64 / 1e3),
         power_w,
         power_limit_w: readings().find_map(|reading| reading.power_limit_w),
         sm_mhz: mean(clocks.filter(|mhz| *mhz > 0).map(f64::from)),

@@ -322,6 +322,15 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
+    /// Returns the plan of a pair: its arms settle as one after another does, and have the whole
+    /// warm-up before any sample.
+    fn pair_plan(&self) -> TimingPlan {
+        TimingPlan {
+            settling: SETTLING_AFTER_ANOTHER,
+            ..self.timing.clone()
+        }
+    }
+
     /// Times two arms interleaved (A B B A) on one problem. Its row has the gates that fail on the
     /// timed buffers of either; there is none if one of them does not support the problem.
     fn pair(
@@ -349,7 +358,7 @@ impl<'a> Executor<'a> {
                 prepared: &new_kernel,
             },
             &bench.pool,
-            &self.timing,
+            &self.pair_plan(),
         )?;
         let sides = [
             (base, &base_kernel, timed.base_outputs),

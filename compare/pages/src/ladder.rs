@@ -434,9 +434,8 @@ fn regime_in_words(report: &Report<'_>) -> &'static str {
         None => "",
         Some(Regime::Burst) => " Times at big are of bursts.",
         Some(Regime::Sustained) => {
-            " Times at big are sustained: of turns of a second, whose first half after another \
-             kernel, or after none, is not counted; \
-             W and mJ per call are of the counted time."
+            " Times at big are sustained: on a GPU that is hot, of turns of a second, whose first half \
+             after another kernel is not counted; W and mJ per call are of the counted time."
         }
     }
 }

@@ -216,11 +216,6 @@ impl CudaDevice {
             .map_or_else(Reading::default, Telemetry::read)
     }
 
-    /// Reads the energy that the GPU has used since its driver was loaded, in millijoules.
-    pub fn energy_mj(&self) -> Option<f64> {
-        self.telemetry.as_ref().and_then(Telemetry::energy_mj)
-    }
-
     /// Sets the time before [`CudaError::Hang`]: longer under a profiler or sanitizer.
     pub fn set_watchdog(&mut self, watchdog: Duration) {
         self.watchdog = watchdog;

@@ -5,10 +5,8 @@ use std::convert::Infallible;
 /// A GPU that is made up: what an arm takes at a moment, and the power that it draws then.
 struct MadeUp<T, P> {
     now_us: f64,
-    energy_mj: f64,
     launch_us: T,
     power_w: P,
-    has_energy: bool,
     /// The arm and the beginning of each chunk, in seconds.
     chunks: Vec<(usize, f64)>,
 }
@@ -18,10 +16,8 @@ impl<T: Fn(usize, f64) -> f64, P: Fn(usize, f64) -> f64> MadeUp<T, P> {
     fn new(launch_us: T, power_w: P) -> Self {
         Self {
             now_us: 0.0,
-            energy_mj: 1e6,
             launch_us,
             power_w,
-            has_energy: true,
             chunks: Vec::new(),
         }
     }
@@ -41,7 +37,6 @@ impl<T: Fn(usize, f64) -> f64, P: Fn(usize, f64) -> f64> Stand for MadeUp<T, P> 
         let us = launches * launch_us;
         self.chunks.push((arm, seconds));
         self.now_us += us;
-        self.energy_mj += power_w * us / 1e3;
         Ok(Chunk {
             us,
             launches: launches as usize,
@@ -53,10 +48,6 @@ impl<T: Fn(usize, f64) -> f64, P: Fn(usize, f64) -> f64> Stand for MadeUp<T, P> 
                 ..Reading::default()
             },
         })
-    }
-
-    fn energy_mj(&self) -> Option<f64> {
-        self.has_energy.then_some(self.energy_mj)
     }
 }
 
@@ -212,7 +203,7 @@ fn a_launch_of_seconds_is_counted_twice_a_turn() {
 }
 
 #[test]
-fn energy_is_that_of_the_counted_time_by_its_launches() {
+fn energy_is_the_power_of_the_counted_time_for_a_launch() {
     let mut stand = MadeUp::new(
         |arm, _| [1000.0, 500.0][arm],
         |arm, seconds| {
@@ -235,12 +226,4 @@ fn energy_is_that_of_the_counted_time_by_its_launches() {
         assert_eq!(load.sm_mhz, Some(sm_mhz), "{load:?}");
         assert_eq!((load.celsius, load.power_limit_w), (Some(60), Some(700.0)));
     }
-}
-
-#[test]
-fn without_a_counter_of_energy_power_is_the_mean_of_readings() {
-    let mut stand = MadeUp::new(|_, _| 1000.0, |_, _| 650.0);
-    stand.has_energy = false;
-    let load = sustained(&mut stand, 1)[0].load;
-    assert_eq!((load.energy_mj, load.power_w), (None, Some(650.0)));
 }

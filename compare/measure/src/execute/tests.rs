@@ -505,6 +505,8 @@ struct GpuDouble {
     warm_ups: RefCell<Vec<Duration>>,
     /// The settling of each arm that was timed alone.
     settlings: RefCell<Vec<Duration>>,
+    /// The plan of each pair.
+    pair_plans: RefCell<Vec<TimingPlan>>,
     /// The variant that was chosen in each ranking.
     chosen: RefCell<Vec<Option<String>>>,
     /// The problem on which its references are not the host's.
@@ -544,10 +546,6 @@ impl Stand for SustainedArms<'_> {
             launches: launches as usize,
             reading: self.gpu.reading(),
         })
-    }
-
-    fn energy_mj(&self) -> Option<f64> {
-        Some(1e3 * self.gpu.power_w? * self.now.as_secs_f64())
     }
 }
 
@@ -596,6 +594,7 @@ impl GpuDouble {
             timed: RefCell::default(),
             warm_ups: RefCell::default(),
             settlings: RefCell::default(),
+            pair_plans: RefCell::default(),
             chosen: RefCell::default(),
             disagrees_on: None,
             power_w: Some(300.0),
@@ -712,8 +711,9 @@ impl Timer for GpuDouble {
         base: Kernel<'_>,
         new: Kernel<'_>,
         pool: &Rc<InputPool>,
-        _: &TimingPlan,
+        plan: &TimingPlan,
     ) -> Result<TimedPair, CudaError> {
+        self.pair_plans.borrow_mut().push(plan.clone());
         let (comparison, sustained) = match self.sustained(&[3.0 * self.us, self.us]) {
             None => {
                 let (base_us, new_us) = (samples(2.0 * self.us), samples(self.us));
@@ -1222,6 +1222,15 @@ fn the_row_of_a_pair_is_of_the_new_one_and_has_its_speed_over_the_base() {
     assert_eq!(row.base(), Some(&SCALAR.into()));
     assert_eq!(failed(&row), []);
     assert_eq!(row.value(Metric::SpeedupP50), Some(2.0));
+}
+
+#[test]
+fn a_pair_has_the_whole_warm_up_and_settles_as_an_arm_after_another() {
+    let gpu = GpuDouble::new(20.0);
+    paired(&gpu);
+    let plans = gpu.pair_plans.borrow();
+    assert_eq!(plans[0].settling, SETTLING_AFTER_ANOTHER);
+    assert_eq!(plans[0].warm_up, TimingPlan::default().warm_up);
 }
 
 #[test]

@@ -29,10 +29,6 @@ impl Stand for Turns<'_, '_, '_> {
         self.start.elapsed()
     }
 
-    fn energy_mj(&self) -> Option<f64> {
-        self.device.energy_mj()
-    }
-
     fn chunk(&mut self, index: usize) -> Result<Chunk, ArmError> {
         let Arm {
             subject,

@@ -38,8 +38,4 @@ impl Stand for Graphs<'_, '_, '_> {
     fn chunk(&mut self, arm: usize) -> Result<Chunk, CudaError> {
         self.session.arms[arm].chunk(CHUNK)
     }
-
-    fn energy_mj(&self) -> Option<f64> {
-        self.session.device.energy_mj()
-    }
 }
