@@ -450,13 +450,13 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
     );
     kinds.sort_by_key(|group| group.key);
     for Grouped { key: kind, values } in kinds {
-        let (shown, left_out) = closest(values);
+        let Closest { shown, others } = closest(values);
         let rows = shown
             .into_iter()
             .map(|problem| beside_peers(report, problem));
         blocks.push(Block::subsection(kind.name()));
         blocks.push(Block::Table(Table::from_rows(rows).filled()));
-        blocks.extend(left_out.map(Block::paragraph));
+        blocks.extend(others.map(Block::paragraph));
     }
     blocks
 }
@@ -464,18 +464,28 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
 /// The most problems of a kind that a page has, unless more are not won.
 const MOST_OF_A_KIND: usize = 14;
 
-/// Returns the problems of a kind that a page has, in their order, and a line about the others: of too
-/// many, those that ours wins by the most are left out.
-fn closest<'p>(problems: Vec<&'p Problem<'p>>) -> (Vec<&'p Problem<'p>>, Option<String>) {
+/// The problems of a kind that a page has.
+struct Closest<'p> {
+    shown: Vec<&'p Problem<'p>>,
+    /// A line about those that are left out.
+    others: Option<String>,
+}
+
+/// Returns the problems of a kind that a page has, in their order: of too many, those that ours wins
+/// by the most are left out.
+fn closest<'p>(problems: Vec<&'p Problem<'p>>) -> Closest<'p> {
     let mut won: Vec<f64> = problems
         .iter()
         .filter_map(|problem| gain(problem))
         .collect();
     won.sort_unstable_by(f64::total_cmp);
-    let others = problems.len() - won.len();
-    let (Some(&least), Some(&most)) = (won.get(MOST_OF_A_KIND.saturating_sub(others)), won.last())
-    else {
-        return (problems, None);
+    let not_won = problems.len() - won.len();
+    let kept = MOST_OF_A_KIND.saturating_sub(not_won);
+    let (Some(&least), Some(&most)) = (won.get(kept), won.last()) else {
+        return Closest {
+            shown: problems,
+            others: None,
+        };
     };
     let (left_out, shown): (Vec<_>, Vec<_>) = problems
         .into_iter()
@@ -486,7 +496,10 @@ fn closest<'p>(problems: Vec<&'p Problem<'p>>) -> (Vec<&'p Problem<'p>>, Option<
         short_ratio(least),
         short_ratio(most)
     );
-    (shown, Some(line))
+    Closest {
+        shown,
+        others: Some(line),
+    }
 }
 
 /// Returns the fastest peer's time over ours where ours is faster.

@@ -45,7 +45,6 @@ impl<T: Fn(usize, f64) -> f64, P: Fn(usize, f64) -> f64> Stand for MadeUp<T, P> 
                 power_w: Some(power_w),
                 celsius: Some(60),
                 power_limit_w: Some(700.0),
-                ..Reading::default()
             },
         })
     }
