@@ -2,9 +2,9 @@
 //! refused by name.
 #![forbid(unsafe_code)]
 
+use kernel_build::testing::write_program;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -600,8 +600,7 @@ fn a_python_without_torch_is_no_data() {
         "#!/bin/sh\nexec '{}' -c \"{without}\" \"$@\"\n",
         python.display()
     );
-    std::fs::write(&stub, script).unwrap();
-    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&stub, &script).unwrap();
     let flags = ["--python", stub.to_str().unwrap()];
     let answer = printed("right.py:attention", &flags, 3, here.path()).unwrap();
     assert!(answer.contains("run scripts/python"), "{answer}");

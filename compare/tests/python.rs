@@ -2,7 +2,7 @@
 //! or maturin that notes how it is called.
 #![forbid(unsafe_code)]
 
-use std::os::unix::fs::PermissionsExt;
+use kernel_build::testing::write_program;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,8 +54,7 @@ impl Checkout {
     fn add_program(&self, name: &str) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, PROGRAM).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, PROGRAM).unwrap();
     }
 
     /// Runs a script while the program does as `behaviour` says; returns the exit code and what is

@@ -2,7 +2,7 @@
 //! it is called.
 #![forbid(unsafe_code)]
 
-use std::os::unix::fs::PermissionsExt;
+use kernel_build::testing::write_program;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -82,8 +82,7 @@ impl Workplace {
     fn add_program(&self, name: &str, text: &str) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, text).unwrap();
     }
 
     fn read(&self, name: &str) -> Option<String> {

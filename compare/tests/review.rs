@@ -5,7 +5,7 @@
 #[path = "../src/git.rs"]
 mod git;
 
-use std::os::unix::fs::PermissionsExt;
+use kernel_build::testing::write_program;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -115,8 +115,7 @@ impl Checkout {
     fn add_program(&self, name: &str, text: &str) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, text).unwrap();
     }
 
     fn path(&self, path: &str) -> PathBuf {

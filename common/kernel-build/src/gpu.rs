@@ -378,6 +378,7 @@ fn parse_version(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::write_program;
     use crate::toolkit::{REMEDY, find_nvcc};
     use std::collections::BTreeMap;
 
@@ -676,10 +677,7 @@ mod tests {
         }
 
         fn add_script(&self, name: &str, text: &str) {
-            use std::os::unix::fs::PermissionsExt;
-            let path = self.path(name);
-            std::fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&self.path(name), &format!("#!/bin/sh\n{text}")).unwrap();
         }
 
         /// Builds sources of `identity` by an nvcc that prints `report`.

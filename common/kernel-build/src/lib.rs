@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod report;
+pub mod testing;
 
 mod depfile;
 mod emulated;

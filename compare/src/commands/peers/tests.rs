@@ -7,6 +7,7 @@ use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
 use common::timing::sustained::{Load, Sustained};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, GateResult, Verdict};
+use kernel_build::testing::write_program;
 use measure::python::bench::{Graphs, PeerOutputs, representative_variants};
 use measure::python::pair::{
     Sampled, SustainedArms, pair, rounds, sustained_arms, without_wrong_peer, wrong_clock,
@@ -23,7 +24,6 @@ use results::table::{Claim, ProblemPlace, Run};
 use results::testing::{self, CPASYNC, PeerArm, ladder, of_e4m3_alone, samples, timed};
 use serde::de::IgnoredAny;
 use std::convert::Infallible;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -396,9 +396,7 @@ fn a_process_that_tells_less_time_than_passes_has_another_clock() {
 fn started_stub(folder: &tempfile::TempDir) -> Option<Python> {
     python("")?;
     let path = folder.path().join("stub");
-    std::fs::write(&path, format!("#!/usr/bin/env python3\n{STUB}")).unwrap();
-    let permissions = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&path, permissions).unwrap();
+    write_program(&path, &format!("#!/usr/bin/env python3\n{STUB}")).unwrap();
     let mut python = Python::new(path.display().to_string(), None);
     python.start().unwrap();
     Some(python)
