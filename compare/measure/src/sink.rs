@@ -32,6 +32,9 @@ pub enum ExecuteError {
     Unwritable(#[from] StoreError),
 }
 
+/// The step in which the inputs of a case are made.
+pub const INPUTS: &str = "inputs of case";
+
 /// The step in which one kernel is timed alone, in less than a second.
 pub const TIMING: &str = "timing";
 

@@ -5,7 +5,7 @@
 use super::{Executor, no_reference};
 use crate::input::FileInput;
 use crate::plan::{Mode, PlannedCase};
-use crate::sink::{ExecuteError, Sink};
+use crate::sink::{ExecuteError, INPUTS, Sink};
 use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::inputs::Inputs;
 use common::problem::Problem;
@@ -33,6 +33,10 @@ pub(super) const SMALL_SCORES: u64 = 50_000;
 /// The most bytes of Q, K and V of a batch, unless those of a single problem are more. Those of the
 /// next batch are made meanwhile if they are not.
 const MADE_BYTES: u64 = 256 << 20;
+
+/// The bytes of Q, K and V from which on making them takes seconds, or a minute where sequences are in
+/// pages.
+const ANNOUNCED_BYTES: u64 = 64 << 20;
 
 /// Cases on the same inputs, which are launched together.
 pub(super) struct Part<'c> {
@@ -117,9 +121,16 @@ impl Executor<'_> {
         let mut made_ahead: Option<Vec<Made>> = None;
         let (file, stages) = (self.file, self.stages);
         while let Some(batch) = batches.next() {
-            let made = made_ahead
-                .take()
-                .unwrap_or_else(|| make_all(file, &batch, last.as_ref()));
+            let made = match made_ahead.take() {
+                Some(inputs) => inputs,
+                None => {
+                    if is_long_made(&batch, last.as_ref()) {
+                        let place = batch[0].cases[0].place().to_string();
+                        sink.on_start(INPUTS, &place, begun, self.plan.cases.len());
+                    }
+                    make_all(file, &batch, last.as_ref())
+                }
+            };
             let latest = made.last().and_then(|inputs| inputs.as_ref().ok());
             *last = latest.map(Arc::clone);
             let before = waiting.take();
@@ -326,6 +337,12 @@ fn input_bytes(parts: &[Part<'_>]) -> u64 {
 /// launches leave processors idle, if two batches of them take little memory.
 fn is_made_ahead(batch: &[Part<'_>]) -> bool {
     batch[0].is_on_gpu() && input_bytes(batch) <= MADE_BYTES
+}
+
+/// Returns whether making the inputs of a batch takes so long that it is said.
+fn is_long_made(batch: &[Part<'_>], last: Option<&Arc<MadeInputs>>) -> bool {
+    let is_made = |part: &Part<'_>| last.is_some_and(|inputs| inputs.is_of(part.cases[0]));
+    input_bytes(batch) >= ANNOUNCED_BYTES && !batch.iter().all(is_made)
 }
 
 impl Part<'_> {

@@ -54,6 +54,21 @@ fn a_batch_is_launched_on_one_backend() {
 }
 
 #[test]
+fn inputs_that_take_long_are_announced_unless_they_are_there() {
+    let part = |case| Part {
+        cases: vec![case],
+        on_host: vec![],
+        share: 1.0,
+    };
+    let [small, large] = ["1x1x64x64", "1x8x16384x128"].map(|shape| case(shape, Mode::Plain));
+    assert!(!is_long_made(&[part(&small)], None));
+    assert!(is_long_made(&[part(&large)], None));
+    let made = make(None, &part(&large), None).unwrap();
+    assert!(!is_long_made(&[part(&large)], Some(&made)));
+    assert!(is_long_made(&[part(&large), part(&small)], Some(&made)));
+}
+
+#[test]
 fn inputs_are_made_once_for_cases_that_follow_each_other() {
     let [one, other] = ["1x1x64x64", "1x1x65x64"].map(|shape| case(shape, Mode::Plain));
     let part = |case| Part {
@@ -66,6 +81,12 @@ fn inputs_are_made_once_for_cases_that_follow_each_other() {
     assert!(Arc::ptr_eq(&first, &again));
     let next = make(None, &part(&other), Some(&first)).unwrap();
     assert!(next.is_of(&other) && !next.is_of(&one));
+    let mut reseeded = one.clone();
+    reseeded.source = Source::Seeded {
+        family: Family::Normal,
+        seed: 1,
+    };
+    assert!(!first.is_of(&reseeded));
     let known: Vec<Probability> = next.references().keys().copied().collect();
     assert_eq!(known, [Probability::F16]);
 }
