@@ -50,7 +50,8 @@ struct Preset {
     // Named barriers: one of each consumer, and one of the loading warpgroup.
     static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS;
     static_assert(STAGES >= 2, "a tile lands while another is read");
-    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
+    static_assert(CONSUMERS == 1 || LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= attn::registers_of_launch(THREADS),
+                  "a take would never end");
     static_assert(LOADER_BARRIER < 16, "a block has 16 named barriers");
 };
 

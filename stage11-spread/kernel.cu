@@ -69,7 +69,8 @@ struct Preset {
     static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS, MERGE_BARRIER = LOADER_BARRIER + 1;
     static_assert(PARTS == 1 || PARTS == 2, "one other part to merge");
     static_assert(STAGES >= 2 * PARTS, "a tile lands for each part while another is read");
-    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
+    static_assert(CONSUMERS == 1 || LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= attn::registers_of_launch(THREADS),
+                  "a take would never end");
     static_assert(MERGE_BARRIER + GROUPS <= 16, "a block has 16 named barriers");
 };
 
@@ -157,10 +158,11 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
         else in_range = attn::spread_exponentials_of_rows(s, state, scale_log2);
-        // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
         auto next = current;
         advance(next);
-        if (tile >= PARTS) wait_k(next); // it has landed
+        // It has landed. Waited for here and not in the next step: ptxas moves nothing across the loop of a wait, and would move the
+        // exponentials behind the next one.
+        if (tile >= PARTS) wait_k(next);
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, (tile + PARTS) * BLOCK_N, o_acc);
         release(smem.v_empty, previous);
@@ -231,12 +233,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::GROUPS);
     // The barriers are initialised.
     __syncthreads();
-    constexpr bool SHARES = Preset::CONSUMERS > 1; // two warpgroups start with as many registers as they could use
     if (warpgroup == Preset::CONSUMERS) {
-        if constexpr (SHARES) attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        attn::give_registers_back<Preset::LOADER_REGISTERS>();
         attn::load_ring<Preset>(launch, smem, work);
     } else {
-        if constexpr (SHARES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        attn::take_registers<Preset::CONSUMER_REGISTERS>();
         compute<Preset>(launch, smem, work, warpgroup);
     }
 }
@@ -246,7 +247,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
 using Tile256x64 =
     Preset<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 1, 64, HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), ROWS>;
-// For grids that fill the GPU about once; four warpgroups of head_dim 128 that split keys would have too few registers.
+// For grids that fill the GPU about once; four warpgroups of head_dim 128 that split keys would have too few registers, so that two
+// split nothing there.
 template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
 using Tile128x64K2 = Preset<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM == 64 ? 2 : 1, 64, HEAD_DIM == 64 ? 8 : 5, ROWS>;
 // For those that do not.

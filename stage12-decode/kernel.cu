@@ -27,7 +27,7 @@ struct Tile {
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = CLUSTER_, THREADS = BLOCK_WARPS_ * 32;
     static constexpr int ROWS = CODES ? 16 : ROWS_, WARPS = ROWS / 16, TEAMS = BLOCK_WARPS_ / WARPS; // WARPS: of a team
     static constexpr int STAGES = STAGES_, PARTS = CLUSTER * TEAMS;           // PARTS: of the keys
-    static constexpr int BLOCK_M = ROWS / CLUSTER;                            // a block's share of the cluster's rows
+    static constexpr int BLOCK_M = ROWS / CLUSTER;                            // sizes the grid: blocks split keys, and columns of O
     static constexpr int BLOCK_N = (WARPS == 1 ? 4096 : 8192) / HEAD_DIM;     // keys of a tile
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Ring {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int first_row = (gridDim.x - 1 - blockIdx.x) / Preset::CLUSTER * Preset::ROWS;
     const int part = team * Preset::CLUSTER + rank;
     const int last_query = min(Row::of(params, head_kv, first_row + Preset::ROWS - 1).query, params.seq_q - 1);
-    const int key_end = attn::visible_keys(params, last_query); // the copies need no division under the full mask
+    const int key_end = attn::visible_keys(params, last_query); // ptxas moves the division of `last_query` behind the mask's branch
     const int tiles = ((key_end + BLOCK_N - 1) / BLOCK_N - part + PARTS - 1) / PARTS;
     const auto first_key = [&](int tile) { return (tile * PARTS + part) * BLOCK_N; };
 
@@ -105,7 +105,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             load(ring.v[tile], launch.v, &v_full[tile], tile);
         }
     }
-    if (threadIdx.x == 32) { // of a warp that is still idle
+    if (threadIdx.x == 32) { // at 64 rows a warp that starts no copies
         attn::mbarrier_init(&smem.partials.full, 1);
         attn::fence_mbarrier_init();
     }
@@ -273,8 +273,9 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
 }
 
-// Keys split over the warps of two blocks, where tiles are half as many as multiprocessors, and of eight: as warpgroups with 64 rows,
-// and as single warps with 16, each with one tile of K and V on its way.
+// Keys split over the warps of two blocks, where tiles are half as many as multiprocessors, and of eight: as warpgroups with 64 rows, and
+// as single warps with 16, each with one tile of K and V on its way. Names count rows x keys at head_dim 128. E4M3 is by single warps in
+// all: there 64x256 is 16x512, and 64x1024 is 16x2048, with two tiles on their way.
 template <class Element, int HEAD_DIM> using Two64x256 = Tile<Element, HEAD_DIM, 2, 64, 8, 2>;
 template <class Element, int HEAD_DIM> using Eight64x1024 = Tile<Element, HEAD_DIM, 8, 64, 8, 2>;
 template <class Element, int HEAD_DIM> using Two16x256 = Tile<Element, HEAD_DIM, 2, 16, 4, 1>;

@@ -1,6 +1,6 @@
 // Stage 13: blocks that stay on their multiprocessor. Each takes one tile of rows after the other; the next tile's Q and first K and V
 // are on their way, and the last tile's O is leaving, while the tensor cores work.
-// Launched as min(items, multiprocessors) blocks in x: the schedule below says which of them takes what.
+// Launched as min(items, multiprocessors) blocks in x: schedule.cuh says which of them takes what.
 
 #include <attn/mapped_halves.cuh>
 #include <attn/observe.cuh>
@@ -49,7 +49,8 @@ struct Preset : Choice {
     static_assert(Choice::ROW_SLOTS >= 2, "a slot is freed when the next item has begun");
     static_assert(!Choice::PINGPONG || CONSUMERS == 2, "two take turns");
     static_assert(!Choice::PACKED || WARPS == 8, "1, 2, 4 or 8 warps have the rows of one head");
-    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512, "a multiprocessor has 64K of them");
+    static_assert(!Choice::Q_IN_REGISTERS || Choice::PINGPONG, "turns order reads of Q before O takes its place");
+    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= attn::registers_of_launch(THREADS), "a take would never end");
 };
 
 // Consumers: the warpgroup number `consumer`, with rows 64 * consumer to 64 * consumer + 63 of each item.
@@ -179,16 +180,17 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
             start_scores();
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
             end_turn();
-            attn::wgmma_wait<1>(s); // P·V goes on
+            attn::wgmma_wait<1>(s); // P·V goes on under the softmax
             bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
             if constexpr (EXACT) mask_and_softmax(tile);
             else in_range = attn::exponentials_of_rows(s, state, scale_log2);
-            // Here and not at the next product, which may have to wait for its turn: the loader has a slot or two ahead of it.
+            // Here and not at the next product, which may have to wait for its turn: the loader can be a slot or two ahead, no more.
             if (in_range) release(smem.k, k.slot);
-            // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
             auto next = k;
             next.advance();
+            // Here and not in the next step: ptxas moves nothing across the loop of a wait, and would move the exponentials behind the
+            // next one.
             if (tile > 0) smem.k.wait_full(next);
             wait_pv();
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
@@ -211,7 +213,7 @@ __device__ __forceinline__ void consume(const AttentionLaunch &launch, typename 
 #pragma unroll 1
         for (; tile >= 0; --tile) step(std::false_type{});
 
-        // P·V of the last tile.
+        // P·V of the last tile, in no turn (README: started with the next item's scores it lost).
         smem.v.wait_full(v);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v.slot]);
         wait_pv();
@@ -250,7 +252,7 @@ template <int HEAD_DIM>
 struct Packed128x128 : Pingpong128x128<HEAD_DIM> {
     static constexpr bool PACKED = true;
 };
-// More warpgroups, with fewer keys each, and no turns. They need the registers of Q.
+// More warpgroups, with fewer keys each, and no turns. No registers are left for Q.
 template <int HEAD_DIM>
 struct Wide256x64 : Defaults {
     static constexpr int CONSUMERS = HEAD_DIM == 64 ? 4 : 3, BLOCK_N = 64;

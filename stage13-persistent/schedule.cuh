@@ -103,7 +103,7 @@ struct Schedule {
         item.head_q = column % columns_of_sequence << heads_log;
         item.head_kv = attn::kv_head(params, item.head_q);
         item.row = tile * queries - (tiles * queries - (params.seq_q + 15) / 16 * 16);
-        item.warps_log = Preset::PACKED ? 3 - heads_log : 4; // 4: more warps than there are, all with the same head
+        item.warps_log = Preset::PACKED ? 3 - heads_log : 4; // 4: at least as many warps as there are, all with the same head
         const int key_end = attn::visible_keys(params, min(item.row + queries, params.seq_q) - 1);
         item.key_tiles = (key_end + Preset::BLOCK_N - 1) / Preset::BLOCK_N;
         return item;

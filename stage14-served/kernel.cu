@@ -42,8 +42,8 @@ struct Preset : Choice {
     static_assert(Choice::K_SLOTS >= 2 && Choice::V_SLOTS >= 2, "a tile lands while another is read");
     static_assert(ROW_SLOTS >= 2, "a slot is freed when the next item has begun");
     static_assert(!Choice::PINGPONG || CONSUMERS == 2, "two take turns");
-    static_assert(CONSUMERS == 1 || Choice::LOADER_REGISTERS + CONSUMERS * Choice::CONSUMER_REGISTERS <= 512,
-                  "a multiprocessor has 64K of them");
+    static_assert(CONSUMERS == 1 || Choice::LOADER_REGISTERS + CONSUMERS * Choice::CONSUMER_REGISTERS <= attn::registers_of_launch(THREADS),
+                  "a take would never end");
 };
 
 // Consumers: the warpgroup number `consumer`, with rows 64 * consumer to 64 * consumer + 63 of each item.
@@ -155,13 +155,13 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
 
         // The warpgroup's own tiles, of the item's. The other's turns, and the rings, go on over all of them.
         const int item_tile = item.first_tile + item.key_tiles - 1;
-        const int last_tile = max(item.first_tile, to_any.begin / BLOCK_N);
+        const int lowest_tile = max(item.first_tile, to_any.begin / BLOCK_N);
         int tile = max(item.first_tile - 1, min(item_tile, (to_any.end + BLOCK_N - 1) / BLOCK_N - 1));
         skip(item_tile, tile + 1);
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
         state[0] = state[1] = attn::RowState::empty();
-        if (tile < last_tile) { // the warpgroup's rows, if there are any, see no key
+        if (tile < lowest_tile) { // the warpgroup's rows, if there are any, see no key
             skip(tile, item.first_tile);
             store();
             continue;
@@ -186,28 +186,29 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         mask_and_softmax(tile);
         attn::round_rows<Element>(p_frag, s);
         k.advance();
-        if (tile > last_tile) smem.k.wait_full(k);
+        if (tile > lowest_tile) smem.k.wait_full(k);
 
         // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
         const auto step = [&](auto exact) {
-            constexpr bool EXACT = decltype(exact)::value, PV_OVERLAPS = !EXACT || Preset::EXACT_OVERLAPS; // the softmax
+            constexpr bool EXACT = decltype(exact)::value, PV_OVERLAPS = !EXACT || Preset::EXACT_OVERLAPS; // P·V goes on under the softmax
             smem.v.wait_full(v());
             take_turn();
             start_scores();
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v().slot()]);
             end_turn();
-            attn::wgmma_wait<1>(s); // P·V goes on
+            attn::wgmma_wait<1>(s); // of the scores
             bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
             if constexpr (!PV_OVERLAPS) wait_pv();
             if constexpr (EXACT) mask_and_softmax(tile);
             else in_range = attn::exponentials_of_rows(s, state, scale_log2);
-            // Here and not at the next product, which may have to wait for its turn: the loader has a slot or two ahead of it.
+            // Here and not at the next product, which may have to wait for its turn: the loader can be a slot or two ahead, no more.
             if (in_range) release(smem.k, k.slot());
-            // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
             auto next = k;
             next.advance();
-            if (tile > last_tile) smem.k.wait_full(next);
+            // Here and not in the next step: ptxas moves nothing across the loop of a wait, and would move the exponentials behind the
+            // next one.
+            if (tile > lowest_tile) smem.k.wait_full(next);
             if constexpr (PV_OVERLAPS) wait_pv();
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
             if (!in_range) { // the warp computes its scores again, for new maxima
@@ -226,24 +227,24 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         // Lazy: tiles that all rows see in full, once all have seen a key and have a maximum. Exact: all others, and all capped ones.
         const KeyRange to_all = keys_of_all_rows(served, item, consumer);
         const int lazy_end = (to_all.end - 1) / BLOCK_N;
-        const int lazy_begin = softcap != 0.0f ? lazy_end : max(last_tile, (to_all.begin + BLOCK_N - 1) / BLOCK_N);
-        int exact_until = max(last_tile, lazy_end);
+        const int lazy_begin = softcap != 0.0f ? lazy_end : max(lowest_tile, (to_all.begin + BLOCK_N - 1) / BLOCK_N);
+        int exact_until = max(lowest_tile, lazy_end);
         --tile;
 #pragma unroll 1
         for (;;) {
 #pragma unroll 1
             for (; tile >= exact_until; --tile) step(std::true_type{});
-            if (tile < last_tile) break;
+            if (tile < lowest_tile) break;
 #pragma unroll 1
             for (; tile >= lazy_begin; --tile) step(std::false_type{});
-            exact_until = last_tile;
+            exact_until = lowest_tile;
         }
 
         // P·V of the last tile.
         smem.v.wait_full(v());
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v_tiles[v().slot()]);
         wait_pv();
-        skip(last_tile - 1, item.first_tile);
+        skip(lowest_tile - 1, item.first_tile);
         store();
     }
     if (attn::elect_one()) attn::tma_store_wait_read<0>(); // shared memory lives as long as the block
@@ -275,6 +276,7 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
     }
 }
 
+// Rows x keys of a tile; served-128x128 has 192 rows at head_dim 64.
 template <class Element, int HEAD_DIM>
 using Served128x128 = Preset<Element, HEAD_DIM, std::conditional_t<HEAD_DIM == 64, Wide192, Pingpong128x128>>;
 template <class Element, int HEAD_DIM>

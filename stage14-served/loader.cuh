@@ -20,8 +20,8 @@ struct Place {
 };
 static_assert(std::is_trivially_default_constructible_v<Place<2>>, "first() says where it starts");
 
-// The barriers of tiles that are used again and again. A slot is full when TMA has written it, and empty when all that read it have
-// arrived.
+// The barriers of tiles that are used again and again. A slot is full when TMA has written it, or when the thread has arrived that wrote
+// it or has nothing to write, and empty when all that read it have arrived.
 template <int SLOTS>
 struct Ring {
     attn::Mbarrier full[SLOTS], empty[SLOTS];
@@ -31,7 +31,7 @@ struct Ring {
         for (auto &barrier : full) attn::mbarrier_init(&barrier, 1);
         for (auto &barrier : empty) attn::mbarrier_init(&barrier, readers);
     }
-    // The slot's tile has landed.
+    // The slot is full.
     __device__ __forceinline__ void wait_full(const Place<SLOTS> &at) {
         attn::mbarrier_wait_tx(&full[at.slot()], at.parity());
     }
@@ -98,9 +98,9 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
             smem.row_tiles[rows.slot()].load(launch.q, full, item.q_start + item.row_of(lane), item.head_of(lane), item.q_batch, lane * 16);
         }
         rows.advance();
-        const int last_tile = item.first_tile + item.key_tiles - 1;
+        const int highest_tile = item.first_tile + item.key_tiles - 1;
 #pragma unroll 1
-        for (int tile = last_tile; tile >= item.first_tile; --tile) {
+        for (int tile = highest_tile; tile >= item.first_tile; --tile) {
             // The lane's box. Behind the last key there are no entries of the table: those pages are outside of the tensor.
             const int key = tile * BLOCK_N + lane * box_rows;
             int row = item.kv_start + key, batch = item.kv_batch;
@@ -120,7 +120,7 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
             copy(smem.k_tiles[k.slot()], launch.k, &smem.k.full[k.slot()]);
             k.advance();
             smem.v.wait_empty(v);
-            const bool is_whole = tile < last_tile || item.template keys_of_last_tile<Preset>() >= BLOCK_N;
+            const bool is_whole = tile < highest_tile || item.template keys_of_highest_tile<Preset>() >= BLOCK_N;
             copy(smem.v_tiles[v.slot()], launch.v, is_whole ? &smem.v.full[v.slot()] : &smem.landed[v.slot()]);
             v.advance();
         }
@@ -140,7 +140,7 @@ __device__ __forceinline__ void mend(typename Preset::Shared &smem) {
 #pragma unroll 1
     for (;; rows.advance()) {
         smem.rows.wait_full(rows);
-        const int key_tiles = smem.items[rows.slot()].key_tiles, valid = smem.items[rows.slot()].template keys_of_last_tile<Preset>();
+        const int key_tiles = smem.items[rows.slot()].key_tiles, valid = smem.items[rows.slot()].template keys_of_highest_tile<Preset>();
         __syncwarp(); // all lanes have read the item, which may be followed by another
         if (attn::elect_one()) attn::mbarrier_arrive(&smem.rows.empty[rows.slot()]);
         if (key_tiles == Item::NO_MORE) return;

@@ -36,7 +36,7 @@ __device__ __forceinline__ Window window_of(const AttentionServed &served) {
     return {left < 0 ? Window::ALL : min(left, Window::ALL), right < 0 ? Window::ALL : min(right, Window::ALL)};
 }
 
-// Keys from `begin` to `end` - 1: none where they are the same. Neither is smaller for a later query.
+// Keys from `begin` to `end` - 1: none unless `begin` is less. Neither is smaller for a later query.
 struct KeyRange {
     int begin, end;
 };
@@ -69,18 +69,18 @@ struct Item {
         return item;
     }
 
-    // The query head and first query of the warp's 16 rows.
+    // The query head and first query of the warp's 16 rows. Neighbouring warps have neighbouring heads, in stage 13 neighbouring rows.
     __device__ __forceinline__ int head_of(int warp) const { return head_q + (warp & ((1 << heads_log) - 1)); }
     __device__ __forceinline__ int row_of(int warp) const { return row + (warp >> heads_log) * 16; }
-    // How many rows of the item's last tile of keys are the sequence's: all, if it is BLOCK_N or more.
+    // How many rows of the item's highest tile of keys are the sequence's: all, if it is BLOCK_N or more.
     template <class Preset>
-    __device__ __forceinline__ int keys_of_last_tile() const {
+    __device__ __forceinline__ int keys_of_highest_tile() const {
         return lengths.keys - (first_tile + key_tiles - 1) * Preset::BLOCK_N;
     }
 };
 static_assert(std::is_trivially_default_constructible_v<Item>, "Schedule::item_of() makes it");
 
-// Which item it is of those of the level that Schedule::find() was in last.
+// Which item it is of those of the level that Schedule::find() was in last: valid until it looks for another.
 struct Found {
     static constexpr int NO_MORE = -1;
 

@@ -1,5 +1,6 @@
 // Stage 3: P·V on tensor cores, P as half. The product of a tile goes through shared memory to the lanes that keep O, where each
-// row has its own factor: which lane of a WMMA fragment holds which row is unspecified. Everything else is stage 2.
+// row has its own factor: which lane of a WMMA fragment holds which row is unspecified. So a lane has neighbouring scores in pairs, a half
+// warp four of the warp's rows instead of half of its keys, and rows another padding. Everything else is stage 2.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int WARP_M = attn::WMMA_M;       // query rows of a warp
 constexpr int LANES_PER_ROW = 32 / WARP_M; // in the softmax
-// A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
+// A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Each half warp has 4 of the 8 rows.
 constexpr int PV_ROWS = 4, PV_LANES = 16, PV_COLS = 4 * PV_LANES;
 
 template <class Element_,  // of Q, K and V
@@ -29,13 +30,14 @@ struct Tile {
     static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS; // keys of a warp in a tile
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
-    // At head_dim 128 a lane has twice the columns of O, in addition to the fragments of its product.
+    // At head_dim 128 a lane has twice the columns of O, in addition to the fragments of its product. More than 256 threads have 168 at
+    // most, whatever they need.
     static constexpr int REGISTERS = HEAD_DIM == 128 ? 255 : THREADS > 256 ? 168 : 128;
     static constexpr int MIN_BLOCKS = THREADS > 256 ? 1 : 65536 / (REGISTERS * THREADS); // holds the compiler to them
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
-    // Rows end in padding, 16 bytes of FP16 and 32 of floats: 8 rows of a fragment start in 8 different groups of 4 banks, 4 of
-    // an accumulator in 4 of 8. Reads have no bank conflict, stores of an accumulator a two-way one.
+    // Rows end in padding, 16 bytes of FP16 and 32 of floats: 8 rows of a fragment start in 8 different groups of 4 banks, those of
+    // an accumulator 8 banks apart. Reads have no bank conflict, stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;
     static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;
@@ -114,7 +116,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     for (int key = 0; key < key_end; key += BLOCK_N) {
         // This thread's chunks of the tile have arrived: no others were started since.
         attn::cp_async_wait_group<0>();
-        // All threads' chunks have arrived, and every warp has finished P·V on the previous tile: its slot is free.
+        // All threads' chunks have arrived, and every warp has finished P·V on the previous tile: its slot is free, and its lanes have
+        // read the product in `work`, which scores overwrite.
         __syncthreads();
         if constexpr (KvRing::CONVERTS) {
             smem.k.convert();

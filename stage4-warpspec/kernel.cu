@@ -19,7 +19,7 @@ namespace {
 
 constexpr int WARP_M = attn::WMMA_M;       // query rows of a warp
 constexpr int LANES_PER_ROW = 32 / WARP_M; // in the softmax
-// A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
+// A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Each half warp has 4 of the 8 rows.
 constexpr int PV_ROWS = 4, PV_LANES = 16, PV_COLS = 4 * PV_LANES;
 
 template <class Element_,  // of Q, K and V
@@ -33,16 +33,15 @@ struct Tile {
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
     static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS; // keys of a warp in a tile
-    static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS, PRODUCERS = 2; // warps; the producers are the first of the block
+    static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS, PRODUCERS = 2; // warps; producers are the first, as copies go by threadIdx.x
     static constexpr int THREADS = (PRODUCERS + CONSUMERS) * 32;
     static constexpr int STAGES = STAGES_;
-    // At head_dim 128 a lane has twice the columns of O: with 128 registers some instances spill. More than 12 warps have no more.
-    static constexpr int REGISTERS = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them
+    // Leaves a thread 168 registers: at head_dim 128, where a lane has twice the columns of O, some instances spill with 128.
+    static constexpr int MIN_BLOCKS = THREADS > 192 ? 1 : 2;
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
-    // Rows end in padding, 16 bytes of FP16 and 32 of floats: 8 rows of a fragment start in 8 different groups of 4 banks, 4 of
-    // an accumulator in 4 of 8. Reads have no bank conflict, stores of an accumulator a two-way one.
+    // Rows end in padding, 16 bytes of FP16 and 32 of floats: 8 rows of a fragment start in 8 different groups of 4 banks, those of
+    // an accumulator 8 banks apart. Reads have no bank conflict, stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;
     static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;
@@ -214,7 +213,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         __syncwarp();
     }
 
-    // Every consumer has read its last tile: partial outputs may take the ring's space. Producers reach no barrier.
+    // Every consumer has read its last tile, and no copy is in flight, as each was waited for: partial outputs may take the ring's
+    // space. Producers reach no barrier.
     attn::named_barrier_sync<1, Preset::CONSUMERS * 32>();
     auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.ring);
 #pragma unroll

@@ -13,14 +13,14 @@
 
 namespace {
 
-// Warps form a grid of ROW_GROUPS x KEY_GROUPS. A key group copies its part of K and V and waits for no other group; groups are
-// merged once, at the end.
+// Warps form a grid of ROW_GROUPS x KEY_GROUPS. A key group copies its part of K and V and, once Q has landed, waits for no other
+// group; groups are merged once, at the end.
 template <template <int> class Layout, // of tiles in shared memory
           class Element_,              // of Q, K and V
           int HEAD_DIM_,               // columns
           int ROW_GROUPS_,             // warps of a key group
           int WARP_M_,                 // query rows of a warp
-          int KEY_GROUPS_,             // groups of warps that share the keys of a tile
+          int KEY_GROUPS_,             // groups of warps that split the keys of a tile
           int WARP_N_,                 // keys of a group in a tile
           int STAGES_,                 // tiles of K and V in the ring
           bool AHEAD_,                 // scores of the next tile before the softmax of this one: the tensor cores have work meanwhile
@@ -179,7 +179,7 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
  ATTN_OBSERVE(OUTPUT, o_at, (tiles - 1) * BLOCK_N, o_acc);
     }
 
-    // Every warp has read the ring for the last time: partial outputs may take its space.
+    // Every warp has read the ring for the last time, and no copy is in flight: partial outputs may take its space.
     __syncthreads();
     auto &partial = smem.partial;
     attn::store_part<Fragment>(partial, key_group, warp_row, o_acc, state, lane);
@@ -230,6 +230,7 @@ using Swizzle128x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 1
 
 } // namespace
 
+// Names are of head_dim 64; at 128 a tile has half the keys of 32x256-k4, 32x128-k4 and 64x128-k2, and 80x64-k2 has one key group of 32.
 // Built for bf16, too: presets that are fastest on some problem or the default on some device.
 ATTN_VARIANT(mma_linear, mma_linear_32x256_k4, Linear32x256K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x256_k4, Padded32x256K4)

@@ -1,5 +1,5 @@
 // Stage 6: copies by descriptor. One thread of a key group requests a whole tile of K or V by TMA, and an mbarrier counts the
-// bytes that arrive. Everything else is stage 5.
+// bytes that arrive. Each key group has rings of its own, and meets only where it refills a slot. Everything else is stage 5.
 
 #include <attn/box_tile.cuh>
 #include <attn/mapped.cuh>

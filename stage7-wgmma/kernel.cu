@@ -110,7 +110,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         wait_full(smem.k_full); // K has landed
         float s[BLOCK_N / 2]; // of [64, BLOCK_N]
         attn::start_qk(s, smem.q, warpgroup * attn::WGMMA_M, smem.k[current.slot]);
-        // Meanwhile the previous tile's slot is refilled.
+        // Meanwhile the previous tile's slot is refilled. Its warpgroup waits here for the slowest: that is what a loading warpgroup
+        // (stage 8) is for.
         if (threadIdx.x == 0 && tile > 0) {
             if (tile - 1 + STAGES < tiles) {
                 attn::mbarrier_wait_tx(&smem.empty[refill.slot], refill.parity); // all warpgroups have read it
@@ -123,7 +124,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale. A row is spread over 4 lanes. One row after
-        // the other: with both at once, two blocks per SM leave too few registers at head_dim 64.
+        // the other, where stage 8 takes both: else two blocks per SM leave too few registers at head_dim 64.
         uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -147,7 +148,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, tile * BLOCK_N, o_acc);
         // The warpgroup has read K and V of the slot. One thread may free it for four warps: a wgmma belongs to all four, and the
-        // wait above ends when the whole of it has. Nobody reads the slot by other instructions.
+        // wait above ends when the whole of it has, as CUTLASS takes it, too (PipelineTmaAsync counts one arrival of each consumer
+        // warpgroup). Nobody reads the slot by other instructions.
         if (threadIdx.x % 128 == 0) attn::mbarrier_arrive(&smem.empty[current.slot]);
         current.advance();
     }

@@ -25,7 +25,7 @@ struct Preset {
     static constexpr int CONSUMERS = CONSUMERS_, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int BLOCK_M = CONSUMERS * attn::WGMMA_M, STAGES = STAGES_;
     static constexpr bool LSE = true, LAZY = LAZY_;
-    // Of a loading and of a computing thread: those of the launch, redistributed.
+    // Of a loading and of a computing thread: those of the launch, redistributed. One consumer has 255 without that.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : 24;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : 240;
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
@@ -40,7 +40,8 @@ struct Preset {
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Element::PROBABILITY;
     static constexpr int CONSUMER_BARRIER = 1; // named barriers: from it on one of each consumer
     static_assert(STAGES >= 2, "a tile lands while another is read");
-    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
+    static_assert(CONSUMERS == 1 || LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= attn::registers_of_launch(THREADS),
+                  "a take would never end");
 };
 
 // The computing warpgroup number `consumer`, for its 64 rows.
@@ -75,8 +76,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     auto current = attn::PipelineState<Preset::STAGES>::first(), previous = current;
     const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
     const auto wait_v = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.v_full[pipe.slot], pipe.parity); };
-    // One thread may free a slot for four warps: a wgmma belongs to all four, and a wait for it ends when the whole of it has. Reads
-    // by single warps need a barrier of the warpgroup before.
+    // One thread may free a slot for four warps: a wgmma belongs to all four, and a wait for it ends when the whole of it has (see
+    // stage 7). Reads by single warps need a barrier of the warpgroup before.
     const auto release = [&](attn::Mbarrier *empty, const auto &pipe) {
         if (thread == 0) attn::mbarrier_arrive(&empty[pipe.slot]);
     };
@@ -103,10 +104,11 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
         else in_range = attn::exponentials_of_rows(s, state, {scale_log2, scale_log2});
-        // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
         auto next = current;
         next.advance();
-        if (tile > 0) wait_k(next); // it has landed
+        // It has landed. Waited for here and not in the next step: ptxas moves nothing across the loop of a wait, and would move the
+        // exponentials behind the next one.
+        if (tile > 0) wait_k(next);
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
         release(smem.v_empty, previous);
@@ -143,7 +145,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         attn::round_rows<typename Preset::Element>(p_frag, s);
         previous = current, current.advance();
         if (tile > 0) wait_k(current);
-        // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
+        // Exact while some row sees a tile in part, or may not have seen a key yet: then it has no maximum (hence >=).
 #pragma unroll 1
         for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
 #pragma unroll 1
@@ -167,17 +169,17 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::CONSUMERS);
     // The barriers are initialised.
     __syncthreads();
-    constexpr bool SHARES = Preset::CONSUMERS > 1; // two warpgroups start with as many registers as they could use
+    constexpr bool REDISTRIBUTES = Preset::CONSUMERS > 1; // of registers: see Preset
     if (warpgroup == Preset::CONSUMERS) {
-        if constexpr (SHARES) attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        if constexpr (REDISTRIBUTES) attn::give_registers_back<Preset::LOADER_REGISTERS>();
         attn::load_ring<Preset>(launch, smem, work);
     } else {
-        if constexpr (SHARES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        if constexpr (REDISTRIBUTES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         compute<Preset>(launch, smem, work, warpgroup);
     }
 }
 
-// Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups of 64 rows for four.
+// Rows x keys of a tile; 256 rows are 192 at head_dim 128, where the output takes more registers: three warpgroups for four.
 template <class Element, int HEAD_DIM, bool LAZY>
 using Tile256x64 = Preset<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 5, LAZY>;
 template <class Element, int HEAD_DIM> using Exact256x64 = Tile256x64<Element, HEAD_DIM, false>;

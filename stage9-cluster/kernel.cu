@@ -22,7 +22,7 @@ struct Tile {
     using Operand = typename Element::Operand;
     static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, WARPS = 4, THREADS = CONVERTS ? 256 : 128; // WARPS that compute
-    static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // a block's share of the cluster's rows
+    static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // sizes the grid: blocks split columns
     static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // PAIR: tiles of a round
     static constexpr bool LSE = !CONVERTS; // sums of codes are not exact enough for log-sum-exps
     using QTile = attn::BoxTile<Element, HEAD_DIM, ROWS>;
@@ -83,8 +83,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             slots[slot].load(map, &full[slot], first_key(first_tile + slot), head_kv, batch);
         }
     };
-    // Each barrier is initialised by the thread that starts what it counts. Q and K are in flight before anything else is done;
-    // nothing is started that nobody will wait for: a block must not end before its copies.
+    // Each barrier of a copy is initialised by the thread that starts it. Q and K are in flight before anything else is done; nothing
+    // is started that nobody will wait for: a block must not end before its copies.
     if (warp == 0 && attn::elect_one()) {
         attn::mbarrier_init(&smem.q_full, 1);
         for (auto &full : smem.k_full) attn::mbarrier_init(&full, 1);
@@ -190,7 +190,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         finish_scores(s[0], 0, tile);
  ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
  ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
-        // The products have read K, and behind the barrier warps on their own: its slots are refilled for the next round.
+        // The products of all warps have read K, as one's wait tells (stage 7), and behind the barrier warps on their own: its slots are
+        // refilled for the next round.
         if (is_exact) attn::named_barrier_sync<Preset::K_READ, 128>();
         if (warp == 0 && attn::elect_one()) load_round(smem.k, launch.k, smem.k_full, tile + Preset::PAIR);
         // The new maxima, and the factors for sums and outputs so far, as in RowState.
@@ -221,7 +222,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) state[half].sum = sum[half][0] + sum[half][1];
  ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
-        if (tile + Preset::PAIR < tiles) { // the same for V
+        if (tile + Preset::PAIR < tiles) { // products have read V, and its slots are refilled
             attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
             if constexpr (Preset::CONVERTS) attn::named_barrier_arrive<Preset::V_READ, Preset::THREADS>();
@@ -276,7 +277,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int half = 0; half < 2; ++half) {
         attn::RowState total = state[half];
         total.merge(others[half]);
-        const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
+        const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // by `thread_row` it would be kept in 64 bits
         if (Preset::LSE && rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total, scale_log2);
         const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
         other_factor[half] = inverse * total.factor(others[half]) * others[half].sum;

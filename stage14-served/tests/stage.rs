@@ -7,5 +7,7 @@ mod explained;
 mod keyless;
 #[path = "stage/sink.rs"]
 mod sink;
+#[path = "stage/warpgroups.rs"]
+mod warpgroups;
 
 stage_tests::tests!(stage14_served::Served);

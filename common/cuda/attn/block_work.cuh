@@ -15,7 +15,7 @@ struct Row {
 // What a block works on, or one group of its rows.
 struct Work {
     int batch, head_q, head_kv, row; // the first query row
-    int groups;                      // of 64 rows, one per warpgroup; the last may be ragged
+    int groups;                      // of 64 rows, one per warpgroup; the last may be ragged. Of one group: all, or 0 if it has no rows
     int tiles;                       // of keys that the last row sees
     int heads;                       // from head_q on, of which row p is query p / heads of the (p % heads)th
 
@@ -35,12 +35,12 @@ static __device__ __forceinline__ Work work_of_block(const AttentionParams &para
     if (params.mask == ATTENTION_CAUSAL) {
         constexpr int ROW_BYTES = Preset::HEAD_DIM * sizeof(typename Preset::Element::Storage);
         constexpr int KEYS = (32 << 20) / (2 * ROW_BYTES); // of which K and V take 32 MB
-        const int heads = gridDim.y * gridDim.z, group_heads = min(heads, max(1, KEYS / params.seq_kv));
-        const int block = blockIdx.x + gridDim.x * head, group = block / (group_heads * gridDim.x);
-        const int first_head = group * group_heads, members = min(group_heads, heads - first_head);
-        const int in_group = block - first_head * gridDim.x;
-        row_tile = gridDim.x - 1 - in_group / members;
-        head = first_head + in_group % members;
+        const int all_heads = gridDim.y * gridDim.z, l2_heads = min(all_heads, max(1, KEYS / params.seq_kv));
+        const int block = blockIdx.x + gridDim.x * head, turn = block / (l2_heads * gridDim.x);
+        const int first_head = turn * l2_heads, members = min(l2_heads, all_heads - first_head);
+        const int in_turn = block - first_head * gridDim.x;
+        row_tile = gridDim.x - 1 - in_turn / members;
+        head = first_head + in_turn % members;
         spare = gridDim.x * GROUPS - groups;
     }
     const int end = (row_tile + 1) * GROUPS - spare, first = max(0, end - GROUPS);

@@ -10,7 +10,7 @@ namespace attn {
 
 // ROWS x HEAD_DIM elements in boxes of at most 128 bytes of each row, one box after the other: FP16 of head_dim 128 lies in
 // two, and so does that of head_dim 96, which reads half of the second. Within a box the 16-byte chunks of a row are permuted
-// by XOR with the number of 128 bytes that precede the row.
+// by XOR with the number of the 128-byte line in which the row begins.
 template <class Element_, int HEAD_DIM_, int ROWS_>
 struct BoxTile {
     using Element = Element_;

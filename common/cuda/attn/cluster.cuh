@@ -2,8 +2,8 @@
 //
 //   ATTN_CLUSTER_VARIANT(family, name, Preset)
 //
-// `Preset` also says CLUSTER, the number of blocks, neighbours in x of the grid. BLOCK_M is the number of query rows that each of
-// them writes. The emulator has its own version of this header.
+// `Preset` also says CLUSTER, the number of blocks, neighbours in x of the grid. BLOCK_M sizes the
+// grid: a cluster has CLUSTER times as many query rows. The emulator has its own version of this header.
 #pragma once
 
 #include <attn/mapped.cuh>

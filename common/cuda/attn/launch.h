@@ -12,7 +12,8 @@ struct AttentionTensorMap {
 
 // One box of a map is `rows` rows of one head, and of each row `box_bytes` (64 or 128) that start at a column: a box
 // lies in shared memory row by row, `box_bytes` apart, its 16-byte chunks swizzled by that width. Coordinates are column,
-// row, head, batch; rows past the end of the sequence, or before its start, read as zero and are not written.
+// row, head, batch; rows past the end of the sequence, or before its start, read as zero. Those past the end are not written, and a
+// store must not begin before the start.
 struct AttentionLaunch {
     struct AttentionParams params;
     struct AttentionTensorMap q; // of those that the variant does not ask for, all bytes are zero

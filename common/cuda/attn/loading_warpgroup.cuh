@@ -39,12 +39,13 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
     const int thread = threadIdx.x % 128;
     if (work.tiles == 0) return; // nobody will wait for a copy
     auto pipe = PipelineState<Preset::STAGES>::first();
-    // Every consumer has read the slot's previous tile; in the first lap nobody waits.
+    // Every consumer has read the slot's previous tile. In the first lap nobody waits: of a fresh mbarrier the phase before the first
+    // has ended.
     const auto wait_empty = [&](Mbarrier *empty) { mbarrier_wait_tx(&empty[pipe.slot], pipe.parity ^ 1); };
     const auto copy_q = [&](auto &tile, Mbarrier *full) {
         mbarrier_arrive_expect_tx(full, tile.BYTES);
         if constexpr (Preset::Q_BOX_ROWS == Preset::BLOCK_M) tile.load(launch.q, full, work.row, work.head_q, work.batch);
-        else {
+        else { // groups of rows that lie apart (zigzag)
 #pragma unroll
             for (int first = 0; first < Preset::BLOCK_M; first += WGMMA_M) {
                 const int row = work_of_group<Preset>(launch.params, first / WGMMA_M).row + first;

@@ -25,7 +25,7 @@ struct AttentionServing {
     int32_t page_rows;    // a power of two of at least 16; 0: no pages
     int32_t total_q;      // rows of the packed Q, and of each head of the packed log-sum-exps [heads_q, total_q]
     int32_t window_left;  // keys before a query's own that it sees; negative: all
-    int32_t window_right; // keys behind a query's own that it sees; negative: all
+    int32_t window_right; // keys after a query's own that it sees, without a causal mask; negative: all
     float softcap;        // scaled scores s become softcap * tanh(s / softcap); 0: they stay
     int32_t head_dim;     // columns of Q, K, V and O, a multiple of 8; those behind, up to what is compiled, read as zero
 };

@@ -42,7 +42,7 @@ static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState 
 }
 
 // The same under the maxima that the rows had before: nothing waits for new ones, and outputs stay as they are. False, with the sums
-// as they were, if in some row of the warp the maximum is far or an exponential may be too large for a half: a thread's part of a
+// as they were and the scores lost, if in some row of the warp the maximum is far or an exponential may be too large for a half: a thread's part of a
 // row's sum bounds each of its terms.
 template <int COUNT>
 static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2],
@@ -72,7 +72,7 @@ static __device__ __forceinline__ float row_max_of(const float (&s)[COUNT], int 
     return fmaxf(chain[0], chain[1]);
 }
 
-// Scores to exponentials under the rows' maxima and the scales of these, which are added to `sum`, two chains per row.
+// Scores to exponentials under the rows' maxima, at the scale of each row. They are added to `sum`, two chains per row.
 template <int COUNT>
 static __device__ __forceinline__ void exponentials_of_rows(float (&s)[COUNT], const float (&scale)[2], const RowState (&state)[2],
                                                             float (&sum)[2][2]) {

@@ -6,6 +6,9 @@
 
 namespace attn {
 
+// The registers that a launch of so many threads has for one thread of each of its warpgroups, together: what setmaxnreg shares out.
+constexpr int registers_of_launch(int threads) { return 65536 / threads / 8 * 8 * (threads / 128); }
+
 // One wgmma: [64, 16] · [16, N].
 constexpr int WGMMA_M = 64, WGMMA_K = 16;
 

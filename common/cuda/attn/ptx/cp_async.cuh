@@ -20,7 +20,7 @@ static __device__ __forceinline__ void cp_async(void *smem_dst, const void *gmem
 }
 
 // The same, but only src_bytes (0 to BYTES) are read; the rest of the destination becomes zero. With 0, the source is
-// not read and may be any valid pointer.
+// not read and may be any pointer.
 template <int BYTES>
 static __device__ __forceinline__ void cp_async_zfill(void *smem_dst, const void *gmem_src, int src_bytes) {
     static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
