@@ -187,7 +187,7 @@ const _: () = {
     ["Offset of field: AttentionTensorMap::opaque"]
         [::std::mem::offset_of!(AttentionTensorMap, opaque) - 0usize];
 };
-#[doc = " One box of a map is `rows` rows of one head, and of each row `box_bytes` (64 or 128) that start at a column: a box\n lies in shared memory row by row, `box_bytes` apart, its 16-byte chunks swizzled by that width. Coordinates are column,\n row, head, batch; rows past the end of the sequence, or before its start, read as zero and are not written."]
+#[doc = " One box of a map is `rows` rows of one head, and of each row `box_bytes` (64 or 128) that start at a column: a box\n lies in shared memory row by row, `box_bytes` apart, its 16-byte chunks swizzled by that width. Coordinates are column,\n row, head, batch; rows past the end of the sequence, or before its start, read as zero. Those past the end are not written, and a\n store must not begin before the start."]
 #[repr(C)]
 #[repr(align(64))]
 #[derive(Debug, Copy, Clone)]
@@ -255,7 +255,7 @@ pub struct AttentionServing {
     pub total_q: i32,
     #[doc = " keys before a query's own that it sees; negative: all"]
     pub window_left: i32,
-    #[doc = " keys behind a query's own that it sees; negative: all"]
+    #[doc = " keys after a query's own that it sees, without a causal mask; negative: all"]
     pub window_right: i32,
     #[doc = " scaled scores s become softcap * tanh(s / softcap); 0: they stay"]
     pub softcap: f32,
