@@ -56,9 +56,11 @@ pub struct Executor<'a> {
     pub chosen: BTreeMap<ProblemPlace, Subject>,
 }
 
-/// The warm-up of an arm that is timed right after another. Claims, which are judged on pairs, use
-/// the full warm-up.
+/// The warm-up of an arm that is timed right after another.
 const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
+
+/// The warm-up of a pair that is timed right after another: claims are judged on pairs.
+const WARM_UP_OF_A_PAIR: Duration = Duration::from_millis(150);
 
 /// The settling of such an arm: its clocks are up but for what the judging of the other one let
 /// them sink. It sizes the graph alone; the warm-up follows before any sample.
@@ -315,20 +317,22 @@ impl<'a> Executor<'a> {
             let bench = benches.open(&problem)?;
             let label = format!("{new} against {base} {place}");
             sink.on_start(PAIR, &label, done, total);
-            let row = self.pair(timer, zero_us, bench, &base, &new)?;
+            let row = self.pair(timer, zero_us, bench, [&base, &new], &self.pair_plan(done))?;
             run.extend(row);
             sink.on_rows_added(run)?;
         }
         Ok(())
     }
 
-    /// Returns the plan of a pair: its arms settle as one after another does, and have the whole
-    /// warm-up before any sample.
-    fn pair_plan(&self) -> TimingPlan {
-        TimingPlan {
-            settling: SETTLING_AFTER_ANOTHER,
-            ..self.timing.clone()
+    /// Returns the plan of the pair with this number: its arms settle as one after another does. The
+    /// first has the whole warm-up; the late cases before it leave a GPU nearly idle.
+    fn pair_plan(&self, number: usize) -> TimingPlan {
+        let mut plan = self.timing.clone();
+        plan.settling = plan.settling.min(SETTLING_AFTER_ANOTHER);
+        if number > 0 {
+            plan.warm_up = plan.warm_up.min(WARM_UP_OF_A_PAIR);
         }
+        plan
     }
 
     /// Times two arms interleaved (A B B A) on one problem. Its row has the gates that fail on the
@@ -338,8 +342,8 @@ impl<'a> Executor<'a> {
         device: &dyn Timer,
         zero_us: f64,
         bench: &mut TimedProblem,
-        base: &Subject,
-        new: &Subject,
+        [base, new]: [&Subject; 2],
+        plan: &TimingPlan,
     ) -> Result<Option<Row>, ExecuteError> {
         let (base_stage, new_stage) = (self.stage(base.stage()), self.stage(new.stage()));
         let Ok(base_kernel) = base_stage.prepare(base.name(), &bench.problem) else {
@@ -358,7 +362,7 @@ impl<'a> Executor<'a> {
                 prepared: &new_kernel,
             },
             &bench.pool,
-            &self.pair_plan(),
+            plan,
         )?;
         let sides = [
             (base, &base_kernel, timed.base_outputs),

@@ -26,6 +26,10 @@ const GPU_LAUNCHES: usize = 3;
 /// more. There are two: one is judged while the next is launched.
 const IN_FLIGHT_BYTES: u64 = 1 << 30;
 
+/// How many times as many cases are judged together where a GPU launches them: fewer batches wait for
+/// their slowest case.
+const ON_GPU: usize = 3;
+
 /// The most scores of a problem that the emulator runs beside others; larger ones have enough
 /// blocks for all processors.
 pub(super) const SMALL_SCORES: u64 = 50_000;
@@ -199,7 +203,7 @@ impl Executor<'_> {
         if case.mode.is_on_gpu() {
             let case_bytes = GPU_LAUNCHES as u64 * (problem.min_bytes() - problem.input_bytes());
             let cases = IN_FLIGHT_BYTES / case_bytes.max(1);
-            (cases as usize).clamp(1, self.in_flight)
+            (cases as usize).clamp(1, ON_GPU * self.in_flight)
         } else if problem.scores() > SMALL_SCORES {
             1
         } else {

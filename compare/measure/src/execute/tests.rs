@@ -1205,10 +1205,16 @@ fn paired(gpu: &GpuDouble) -> Row {
     let planned = Planned::new(&request(), BackendKind::Emulated);
     let problem = problem("1x1x17x64", Dtype::F16);
     let mut bench = TimedProblem::new(gpu, &problem).unwrap();
-    let (base, new) = (SCALAR.into(), WMMA.into());
+    let (base, new): (Subject, Subject) = (SCALAR.into(), WMMA.into());
     let row = planned
         .executor()
-        .pair(gpu, ZERO_US, &mut bench, &base, &new)
+        .pair(
+            gpu,
+            ZERO_US,
+            &mut bench,
+            [&base, &new],
+            &TimingPlan::default(),
+        )
         .unwrap();
     row.expect("both support it")
 }
@@ -1225,12 +1231,23 @@ fn the_row_of_a_pair_is_of_the_new_one_and_has_its_speed_over_the_base() {
 }
 
 #[test]
-fn a_pair_has_the_whole_warm_up_and_settles_as_an_arm_after_another() {
+fn only_the_first_of_several_pairs_has_the_whole_warm_up() {
+    let planned = Planned::new(&request(), BackendKind::Emulated);
+    let executor = planned.executor();
+    let [first, second] = [0, 1].map(|number| executor.pair_plan(number));
+    assert_eq!(first.warm_up, TimingPlan::default().warm_up);
+    assert_eq!(second.warm_up, WARM_UP_OF_A_PAIR);
+    assert_eq!(
+        [first.settling, second.settling],
+        [SETTLING_AFTER_ANOTHER; 2]
+    );
+}
+
+#[test]
+fn a_pair_is_timed_by_its_plan() {
     let gpu = GpuDouble::new(20.0);
     paired(&gpu);
-    let plans = gpu.pair_plans.borrow();
-    assert_eq!(plans[0].settling, SETTLING_AFTER_ANOTHER);
-    assert_eq!(plans[0].warm_up, TimingPlan::default().warm_up);
+    assert_eq!(*gpu.pair_plans.borrow(), [TimingPlan::default()]);
 }
 
 #[test]
