@@ -22,7 +22,7 @@ template <bool TENSOR_QK_, // Q·Kᵀ on tensor cores, not by FMA
           int BLOCK_M_,    // query rows of a block
           int BLOCK_N_,    // keys of a tile
           int KEY_GROUPS_> // warps that share 8 rows and split the keys of a tile
-struct Tile {
+struct Preset {
     using Element = Element_;
     static constexpr bool TENSOR_QK = TENSOR_QK_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
@@ -224,13 +224,13 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 }
 
 template <class Element, int HEAD_DIM>
-using Scalar32x64 = Tile<false, Element, HEAD_DIM, 32, 64, 1>;
+using Scalar32x64 = Preset<false, Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM>
-using Scalar32x128K2 = Tile<false, Element, HEAD_DIM, 32, 128, 2>;
+using Scalar32x128K2 = Preset<false, Element, HEAD_DIM, 32, 128, 2>;
 template <class Element, int HEAD_DIM>
-using WmmaQk32x64 = Tile<true, Element, HEAD_DIM, 32, 64, 1>;
+using WmmaQk32x64 = Preset<true, Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM>
-using WmmaQk32x128K2 = Tile<true, Element, HEAD_DIM, 32, 128, 2>;
+using WmmaQk32x128K2 = Preset<true, Element, HEAD_DIM, 32, 128, 2>;
 
 } // namespace
 

@@ -20,7 +20,7 @@ template <class Element_,   // of Q, K and V
           int ROWS_,        // 64 or 16; of E4M3 16
           int BLOCK_WARPS_, // of a block
           int STAGES_>      // tiles of K and V in a team's ring
-struct Tile {
+struct Preset {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr bool CODES = !std::is_same_v<Element, Operand>, LSE = true; // CODES: E4M3
@@ -276,10 +276,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 // Keys split over the warps of two blocks, where tiles are half as many as multiprocessors, and of eight: as warpgroups with 64 rows, and
 // as single warps with 16, each with one tile of K and V on its way. Names count rows x keys at head_dim 128. E4M3 is by single warps in
 // all: there 64x256 is 16x512, and 64x1024 is 16x2048, with two tiles on their way.
-template <class Element, int HEAD_DIM> using Two64x256 = Tile<Element, HEAD_DIM, 2, 64, 8, 2>;
-template <class Element, int HEAD_DIM> using Eight64x1024 = Tile<Element, HEAD_DIM, 8, 64, 8, 2>;
-template <class Element, int HEAD_DIM> using Two16x256 = Tile<Element, HEAD_DIM, 2, 16, 4, 1>;
-template <class Element, int HEAD_DIM> using Eight16x2048 = Tile<Element, HEAD_DIM, 8, 16, 8, 1>;
+template <class Element, int HEAD_DIM> using Two64x256 = Preset<Element, HEAD_DIM, 2, 64, 8, 2>;
+template <class Element, int HEAD_DIM> using Eight64x1024 = Preset<Element, HEAD_DIM, 8, 64, 8, 2>;
+template <class Element, int HEAD_DIM> using Two16x256 = Preset<Element, HEAD_DIM, 2, 16, 4, 1>;
+template <class Element, int HEAD_DIM> using Eight16x2048 = Preset<Element, HEAD_DIM, 8, 16, 8, 1>;
 
 } // namespace
 

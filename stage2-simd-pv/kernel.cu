@@ -23,7 +23,7 @@ template <class Element_,  // of Q, K and V
           int BLOCK_M_,    // query rows of a block
           int BLOCK_N_,    // keys of a tile
           int KEY_GROUPS_> // warps that share 8 rows and split the keys of a tile
-struct Tile {
+struct Preset {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
     static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
@@ -243,9 +243,9 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 }
 
 template <class Element, int HEAD_DIM>
-using SimdPv32x64 = Tile<Element, HEAD_DIM, 32, 64, 1>;
+using SimdPv32x64 = Preset<Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM> // at head_dim 128, half the keys: the ring would not fit
-using SimdPv32x256K2 = Tile<Element, HEAD_DIM, 32, 16384 / HEAD_DIM, 2>;
+using SimdPv32x256K2 = Preset<Element, HEAD_DIM, 32, 16384 / HEAD_DIM, 2>;
 
 } // namespace
 

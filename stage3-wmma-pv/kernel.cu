@@ -24,7 +24,7 @@ template <class Element_,  // of Q, K and V
           int BLOCK_M_,    // query rows of a block
           int BLOCK_N_,    // keys of a tile
           int KEY_GROUPS_> // warps that share 8 rows and split the keys of a tile
-struct Tile {
+struct Preset {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
     static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
@@ -223,13 +223,13 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 }
 
 template <class Element, int HEAD_DIM>
-using WmmaPv32x64 = Tile<Element, HEAD_DIM, 32, 64, 1>;
+using WmmaPv32x64 = Preset<Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM>
-using WmmaPv32x128K2 = Tile<Element, HEAD_DIM, 32, 128, 2>;
+using WmmaPv32x128K2 = Preset<Element, HEAD_DIM, 32, 128, 2>;
 template <class Element, int HEAD_DIM>
-using WmmaPv64x96 = Tile<Element, HEAD_DIM, 64, 96, 1>;
+using WmmaPv64x96 = Preset<Element, HEAD_DIM, 64, 96, 1>;
 template <class Element, int HEAD_DIM>
-using WmmaPv96x64 = Tile<Element, HEAD_DIM, 96, 64, 1>;
+using WmmaPv96x64 = Preset<Element, HEAD_DIM, 96, 64, 1>;
 
 } // namespace
 

@@ -28,7 +28,7 @@ template <class Element_,  // of Q, K and V
           int BLOCK_N_,    // keys of a tile
           int KEY_GROUPS_, // warps that share 8 rows and split the keys of a tile
           int STAGES_>     // tiles of K and V in the ring
-struct Tile {
+struct Preset {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
     static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
@@ -236,13 +236,13 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
 // Rows x keys of a tile, key groups, tiles in the ring.
 template <class Element, int HEAD_DIM>
-using WarpSpec32x64 = Tile<Element, HEAD_DIM, 32, 64, 1, 4>;
+using WarpSpec32x64 = Preset<Element, HEAD_DIM, 32, 64, 1, 4>;
 template <class Element, int HEAD_DIM>
-using WarpSpec64x64 = Tile<Element, HEAD_DIM, 64, 64, 1, 2>;
+using WarpSpec64x64 = Preset<Element, HEAD_DIM, 64, 64, 1, 2>;
 template <class Element, int HEAD_DIM>
-using WarpSpec32x128K2 = Tile<Element, HEAD_DIM, 32, 128, 2, HEAD_DIM == 64 ? 4 : 2>;
+using WarpSpec32x128K2 = Preset<Element, HEAD_DIM, 32, 128, 2, HEAD_DIM == 64 ? 4 : 2>;
 template <class Element, int HEAD_DIM>
-using WarpSpec32x32 = Tile<Element, HEAD_DIM, 32, 32, 1, 4>;
+using WarpSpec32x32 = Preset<Element, HEAD_DIM, 32, 32, 1, 4>;
 
 } // namespace
 

@@ -26,7 +26,7 @@ template <template <int> class Layout, // of tiles in shared memory
           bool AHEAD_,                 // scores of the next tile before the softmax of this one: the tensor cores have work meanwhile
           bool CODES_ = false,         // scores of E4M3 from codes, where a head permits it
           bool SAME_TILES_ = false>    // all groups pass all tiles: racecheck needs the same number of barriers in each
-struct Tile {
+struct Preset {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_;
@@ -205,28 +205,28 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the ring would not fit.
 template <template <int> class Layout, class Element, int HEAD_DIM>
-using Tile32x256K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
+using Tile32x256K4 = Preset<Layout, Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
 template <class Element, int HEAD_DIM> using Linear32x256K4 = Tile32x256K4<attn::LinearLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM> using Padded32x256K4 = Tile32x256K4<attn::PaddedLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM> using Swizzle32x256K4 = Tile32x256K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 // The same with half the keys, for GPUs that give a block 99 KB.
 template <template <int> class Layout, class Element, int HEAD_DIM>
-using Tile32x128K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 2048 / HEAD_DIM, 2, true>;
+using Tile32x128K4 = Preset<Layout, Element, HEAD_DIM, 2, 16, 4, 2048 / HEAD_DIM, 2, true>;
 template <class Element, int HEAD_DIM> using Linear32x128K4 = Tile32x128K4<attn::LinearLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM> using Padded32x128K4 = Tile32x128K4<attn::PaddedLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM> using Swizzle32x128K4 = Tile32x128K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
-using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
+using Swizzle64x128K2 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
 // For an L4, which has 58 multiprocessors and gives a block 99 KB: 8 heads of 512 rows are 56 blocks, one round. Its tensor cores
 // multiply codes. At head_dim 128 there is one key group: two parts of the output would not fit.
 template <class Element, int HEAD_DIM>
-using Swizzle80x64K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 5, 16, 128 / HEAD_DIM, 32, 4, true,
+using Swizzle80x64K2 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, 5, 16, 128 / HEAD_DIM, 32, 4, true,
                             std::is_same_v<Element, attn::E4M3>, true>;
 template <class Element, int HEAD_DIM>
-using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true>;
+using Swizzle64x64 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true>;
 // At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
-using Swizzle128x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
+using Swizzle128x64 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
 
 } // namespace
 

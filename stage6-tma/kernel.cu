@@ -22,7 +22,7 @@ template <class Element_,  // of Q, K and V
           int WARP_N_,     // keys of a group in a tile
           int STAGES_,     // tiles of K and V in a ring
           bool AHEAD_>     // scores of the next tile before the softmax of this one: the tensor cores have work meanwhile
-struct Tile {
+struct Preset {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_;
@@ -207,10 +207,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 }
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the rings would not fit.
-template <class Element, int HEAD_DIM> using Tma32x256K4 = Tile<Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
+template <class Element, int HEAD_DIM> using Tma32x256K4 = Preset<Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
 // At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
-using Tma128x64 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
+using Tma128x64 = Preset<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
 
 } // namespace
 

@@ -17,7 +17,7 @@ namespace {
 template <class Element_, // of Q, K and V
           int HEAD_DIM_,  // columns
           int BLOCK_N_>   // keys of a tile
-struct Tile {
+struct Preset {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3
@@ -307,7 +307,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 }
 
 // Rows of a cluster x keys per round of one block; at head_dim 128 half of them.
-template <class Element, int HEAD_DIM> using Cluster64x256 = Tile<Element, HEAD_DIM, 8192 / HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Cluster64x256 = Preset<Element, HEAD_DIM, 8192 / HEAD_DIM>;
 
 } // namespace
 
