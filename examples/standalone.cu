@@ -13,7 +13,7 @@
 #include <vector>
 
 constexpr int BATCH = 1, HEADS = 8, ROWS = 512, HEAD_DIM = 64; // `mission`
-using Preset = Swizzle32x256K4<attn::F16, HEAD_DIM>;
+using Chosen = Swizzle32x256K4<attn::F16, HEAD_DIM>;
 
 // Stops at the first call that fails.
 void check(cudaError_t error, const char *what) {
@@ -68,10 +68,10 @@ int main() {
 
     // A block for each tile of rows, head and batch; K and V pass through dynamic shared memory.
     auto *const kernel = standalone_swizzle_32x256_k4_f16_d64;
-    constexpr int SHARED = sizeof(Preset::Shared);
+    constexpr int SHARED = sizeof(Chosen::Shared);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED), "shared memory");
-    const dim3 grid((ROWS + Preset::BLOCK_M - 1) / Preset::BLOCK_M, HEADS, BATCH);
-    kernel<<<grid, Preset::THREADS, SHARED>>>(params);
+    const dim3 grid((ROWS + Chosen::BLOCK_M - 1) / Chosen::BLOCK_M, HEADS, BATCH);
+    kernel<<<grid, Chosen::THREADS, SHARED>>>(params);
     check(cudaGetLastError(), "launch");
     check(cudaDeviceSynchronize(), "kernel");
     const double error = largest_error(params);
@@ -82,7 +82,7 @@ int main() {
     constexpr int LAUNCHES = 1000;
     for (int launch = -LAUNCHES; launch < LAUNCHES; ++launch) { // the first half warms up
         if (launch == 0) cudaEventRecord(start);
-        kernel<<<grid, Preset::THREADS, SHARED>>>(params);
+        kernel<<<grid, Chosen::THREADS, SHARED>>>(params);
     }
     cudaEventRecord(end);
     check(cudaEventSynchronize(end), "launches");
