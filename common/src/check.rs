@@ -117,15 +117,6 @@ impl StagedInputs {
         }
     }
 
-    /// Returns the most bytes that one launch leaves on the host until it is judged.
-    pub fn launch_bytes(&self) -> usize {
-        let mut most = 0;
-        for staged in &self.layouts {
-            most = most.max(staged.output.bytes.len() + staged.lse.bytes.len());
-        }
-        most
-    }
-
     /// Returns the layout of a launch.
     pub fn of_launch(&self, index: usize) -> &Arc<Staged> {
         &self.layouts[index % 2]

@@ -198,7 +198,7 @@ const MAX_SEQ: usize = 1 << 24;
 /// The largest extent of a grid in y and z.
 const MAX_GRID_YZ: usize = 65_535;
 
-/// Returns what scores are scaled by where nothing else is asked for: one over the root of head_dim.
+/// Computes [`Problem::default_scale`].
 fn default_scale(shape: &Shape) -> f32 {
     1.0 / (shape.head_dim.max(1) as f32).sqrt()
 }
@@ -257,9 +257,23 @@ impl Problem {
         })
     }
 
-    /// Returns whether scores are scaled by one over the root of head_dim.
+    /// Returns what scores are scaled by where nothing else is asked for: one over the root of
+    /// head_dim.
+    pub fn default_scale(&self) -> f32 {
+        default_scale(&self.shape)
+    }
+
     pub fn has_default_scale(&self) -> bool {
-        self.softmax_scale == default_scale(&self.shape)
+        self.softmax_scale == self.default_scale()
+    }
+
+    /// Returns the softmax scale as an option of a case, ` scale=0.5`; nothing for the default.
+    pub fn scale_option(&self) -> String {
+        if self.has_default_scale() {
+            String::new()
+        } else {
+            format!(" scale={}", self.softmax_scale)
+        }
     }
 
     /// Returns the number of keys that a query row sees, `0..visible_keys(row)`; 0 in a row that

@@ -16,17 +16,11 @@ pub struct Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Problem {
-            shape,
-            dtype,
-            mask,
-            softmax_scale,
+            shape, dtype, mask, ..
         } = self.problem;
-        let (name, family, seed) = (shape.name(), self.family, self.seed);
-        write!(f, "{name} {dtype} {mask} {family}:{seed}")?;
-        if self.problem.has_default_scale() {
-            return Ok(());
-        }
-        write!(f, " scale={softmax_scale}")
+        let (name, scale) = (shape.name(), self.problem.scale_option());
+        let (family, seed) = (self.family, self.seed);
+        write!(f, "{name} {dtype} {mask} {family}:{seed}{scale}")
     }
 }
 

@@ -109,15 +109,10 @@ const SMALL_WORK: usize = 12 * TILE * TILE;
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Problem {
-            shape,
-            dtype,
-            mask,
-            softmax_scale,
+            shape, dtype, mask, ..
         } = self.problem;
-        write!(f, "{shape} {dtype} {mask} {}:{}", self.family, self.seed)?;
-        if !self.problem.has_default_scale() {
-            write!(f, " scale={softmax_scale}")?;
-        }
+        let (family, seed, scale) = (self.family, self.seed, self.problem.scale_option());
+        write!(f, "{shape} {dtype} {mask} {family}:{seed}{scale}")?;
         if self.lse {
             f.write_str(" lse")?;
         }
@@ -235,7 +230,7 @@ pub fn run(
     };
     let launched = check::launch(stage, variant, &staged, target)?;
     let mut checked = launched.judge(&reference(&inputs, probability)?);
-    let default_scale = case.with_default_scale().problem.softmax_scale;
+    let default_scale = case.problem.default_scale();
     if gpu.is_some() && case.is_small() && case.problem.softmax_scale <= default_scale {
         let b1 = check::both_backends(stage, variant, &staged, &checked.output)?;
         checked.gates.push(b1);

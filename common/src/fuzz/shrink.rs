@@ -84,7 +84,7 @@ fn less(n: usize) -> Vec<usize> {
 
 /// Returns the case with another shape. The default scale stays the default.
 fn with_shape(case: &Case, shape: Shape) -> Case {
-    let has_default_scale = case.with_default_scale() == *case;
+    let has_default_scale = case.problem.has_default_scale();
     let mut smaller = *case;
     smaller.problem.shape = shape;
     if has_default_scale {

@@ -173,9 +173,7 @@ impl Executor<'_> {
         keep(batch.judge(self.stages), run, sink)?;
         end.map_or(Ok(()), Err)
     }
-}
 
-impl Executor<'_> {
     /// Splits cases into parts that may each be a batch.
     fn parts<'p>(&self, cases: &[&'p PlannedCase]) -> Vec<Part<'p>> {
         let by_inputs = cases

@@ -18,12 +18,20 @@ fn case(shape: &str, mode: Mode) -> PlannedCase {
     }
 }
 
+/// Returns a case that fills a batch, with a reference by the host.
+fn part(case: &PlannedCase) -> Part<'_> {
+    Part {
+        cases: vec![case],
+        on_host: vec![Probability::F16],
+        share: 1.0,
+    }
+}
+
 /// Returns the number of parts in each batch, of these cases and the part of a batch that each fills.
 fn parts_of_batches(cases: &[(PlannedCase, f64)]) -> Vec<usize> {
     let parts = cases.iter().map(|(case, share)| Part {
-        cases: vec![case],
-        on_host: vec![],
         share: *share,
+        ..part(case)
     });
     let batches = batches(parts.collect());
     batches.iter().map(Vec::len).collect()
@@ -55,15 +63,10 @@ fn a_batch_is_launched_on_one_backend() {
 
 #[test]
 fn inputs_that_take_long_are_announced_unless_they_are_there() {
-    let part = |case| Part {
-        cases: vec![case],
-        on_host: vec![],
-        share: 1.0,
-    };
     let [small, large] = ["1x1x64x64", "1x8x16384x128"].map(|shape| case(shape, Mode::Plain));
     assert!(!is_long_made(&[part(&small)], None));
     assert!(is_long_made(&[part(&large)], None));
-    let made = make(None, &part(&large), None).unwrap();
+    let made = Arc::new(MadeInputs::new(None, &large).unwrap());
     assert!(!is_long_made(&[part(&large)], Some(&made)));
     assert!(is_long_made(&[part(&large), part(&small)], Some(&made)));
 }
@@ -71,11 +74,6 @@ fn inputs_that_take_long_are_announced_unless_they_are_there() {
 #[test]
 fn inputs_are_made_once_for_cases_that_follow_each_other() {
     let [one, other] = ["1x1x64x64", "1x1x65x64"].map(|shape| case(shape, Mode::Plain));
-    let part = |case| Part {
-        cases: vec![case],
-        on_host: vec![Probability::F16],
-        share: 1.0,
-    };
     let first = make(None, &part(&one), None).unwrap();
     let again = make(None, &part(&one), Some(&first)).unwrap();
     assert!(Arc::ptr_eq(&first, &again));
