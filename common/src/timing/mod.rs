@@ -99,6 +99,9 @@ pub struct Plan {
     /// The wall-clock time for one measurement's samples, over all arms; at least
     /// [`Plan::LEAST_SAMPLES`] are taken.
     pub budget: Duration,
+    /// The sustained time of the fastest kernel that an arm alone is compared with, in microseconds:
+    /// see [`Plan::is_beaten`].
+    pub rival_us: Option<f64>,
 }
 
 impl Default for Plan {
@@ -110,6 +113,7 @@ impl Default for Plan {
             sample_time: Duration::from_micros(200),
             settling: Duration::from_millis(100),
             budget: Duration::from_secs(20),
+            rival_us: None,
         }
     }
 }
@@ -120,6 +124,10 @@ impl Plan {
 
     /// The fewest samples, whatever the budget.
     pub const LEAST_SAMPLES: usize = 20;
+
+    /// The factor by which a burst is longer than a rival's sustained time without doubt: medians of
+    /// both repeat to 1 %.
+    const BEATEN: f64 = 1.05;
 
     /// The most launches per sample: a graph node costs memory and time to upload.
     const MOST_LAUNCHES: usize = 4096;
@@ -141,6 +149,13 @@ impl Plan {
             samples: Self::LEAST_SAMPLES,
             ..self.clone()
         }
+    }
+
+    /// Returns whether an arm whose burst takes so long is slower than its rival in the sustained
+    /// regime, too: clocks sink there, and no launch takes less time than in the burst.
+    pub fn is_beaten(&self, burst_us: f64) -> bool {
+        self.rival_us
+            .is_some_and(|rival_us| burst_us > Self::BEATEN * rival_us)
     }
 
     /// Returns the number of launches of a sample in whole rotations over `sets` sets, so that a
@@ -273,6 +288,18 @@ mod tests {
         let short = plan.before_sustained();
         assert_eq!(short.samples_within_budget(fast_us), Plan::LEAST_SAMPLES);
         assert_eq!(short.budget, plan.budget);
+    }
+
+    #[test]
+    fn a_burst_that_is_longer_than_a_rivals_sustained_time_is_beaten() {
+        let alone = Plan::default();
+        assert!(!alone.is_beaten(1e9), "there is no rival");
+        let beside = Plan {
+            rival_us: Some(100.0),
+            ..alone
+        };
+        assert!(!beside.is_beaten(104.0), "it may be as fast");
+        assert!(beside.is_beaten(106.0));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use common::metric::Metric;
 use common::problem::Problem;
 use common::reference::{Probability, ReferenceError};
 use common::stage::{LoadedStage, Prepared};
-use common::timing::Plan as TimingPlan;
+use common::timing::{Measurement, Plan as TimingPlan};
 use common::verdict::GateResult;
 use results::builds::loaded;
 use results::judge::View;
@@ -161,6 +161,7 @@ impl<'a> Executor<'a> {
         } in grouped(by_problem)
         {
             let timer = benches.timer;
+            let mut rivals = Rivals::default();
             arm_plan.samples = if problem.has_claims() {
                 self.timing.samples
             } else {
@@ -177,8 +178,11 @@ impl<'a> Executor<'a> {
                     stage,
                     prepared: &prepared,
                 };
+                let family = &prepared.kernel.family;
+                arm_plan.rival_us = rivals.of(family);
                 let kernel_timed = timer.time(kernel, &bench.pool, &arm_plan)?;
                 let measurement = &kernel_timed.measurement;
+                rivals.add(family, measurement);
                 arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
                 arm_plan.settling = arm_plan.settling.min(SETTLING_AFTER_ANOTHER);
                 let judged = bench
@@ -440,6 +444,29 @@ impl<'a> Benches<'a> {
             }
         };
         Ok(&mut self.open[index])
+    }
+}
+
+/// The fastest sustained time of each family of a stage on a problem, in microseconds. Claims and
+/// pages ask for the fastest of a family: whoever is slower in a burst needs no seconds at the power
+/// limit.
+#[derive(Default)]
+struct Rivals(BTreeMap<String, f64>);
+
+impl Rivals {
+    fn of(&self, family: &str) -> Option<f64> {
+        self.0.get(family).copied()
+    }
+
+    fn add(&mut self, family: &str, measurement: &Measurement) {
+        if measurement.sustained.is_none() {
+            return;
+        }
+        let us = measurement.device.p50;
+        self.0
+            .entry(family.to_string())
+            .and_modify(|fastest| *fastest = fastest.min(us))
+            .or_insert(us);
     }
 }
 

@@ -27,6 +27,7 @@ use results::table::Run;
 use results::testing;
 use results::testing::{SCALAR, WMMA, samples};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -505,6 +506,8 @@ struct GpuDouble {
     warm_ups: RefCell<Vec<Duration>>,
     /// The settling of each arm that was timed alone.
     settlings: RefCell<Vec<Duration>>,
+    /// The rival of each arm that was timed alone.
+    rivals: RefCell<Vec<Option<f64>>>,
     /// The plan of each pair.
     pair_plans: RefCell<Vec<TimingPlan>>,
     /// The variant that was chosen in each ranking.
@@ -594,6 +597,7 @@ impl GpuDouble {
             timed: RefCell::default(),
             warm_ups: RefCell::default(),
             settlings: RefCell::default(),
+            rivals: RefCell::default(),
             pair_plans: RefCell::default(),
             chosen: RefCell::default(),
             disagrees_on: None,
@@ -691,6 +695,7 @@ impl Timer for GpuDouble {
         assert_eq!(plan.samples, if has_claims { 500 } else { 100 });
         self.warm_ups.borrow_mut().push(plan.warm_up);
         self.settlings.borrow_mut().push(plan.settling);
+        self.rivals.borrow_mut().push(plan.rival_us);
         let us = samples(self.us);
         let sustained = self.sustained(&[self.us]).map(|mut arms| arms.remove(0));
         let device = sustained.as_ref().map_or(&us, |arm| &arm.us);
@@ -1017,6 +1022,41 @@ fn a_kernel_of_unknown_power_is_timed_in_bursts() {
     let row = timed_at(None);
     assert_eq!(row.conditions.as_deref(), Some("warm L2"));
     assert_eq!(row.value(Metric::P50), Some(20.02));
+}
+
+/// Returns the rival of each of stage 0's kernels on mission, in the order of its variants.
+fn rivals_at(power_w: f64) -> Vec<(String, Option<f64>)> {
+    let gpu = GpuDouble::new(20.0).drawing(Some(power_w));
+    Planned::new(&stage0_on("mission"), BackendKind::Cuda).time(&gpu, &mut judged(None));
+    gpu.timed
+        .take()
+        .into_iter()
+        .zip(gpu.rivals.take())
+        .collect()
+}
+
+#[test]
+fn a_kernel_at_the_power_limit_has_the_fastest_of_its_family_so_far_as_its_rival() {
+    let mut families = BTreeMap::new();
+    for (variant, rival_us) in rivals_at(630.0) {
+        let is_wmma = variant.starts_with("wmma-qk");
+        families
+            .entry(is_wmma)
+            .or_insert_with(Vec::new)
+            .push(rival_us);
+    }
+    for (_, rivals) in families {
+        assert!(rivals.len() > 1, "a family has several variants");
+        assert_eq!(rivals[0], None, "nothing of its family was timed before");
+        assert_eq!(rivals[1..], vec![Some(22.0); rivals.len() - 1]);
+    }
+}
+
+#[test]
+fn a_kernel_below_the_power_limit_is_no_rival() {
+    for (variant, rival_us) in rivals_at(300.0) {
+        assert_eq!(rival_us, None, "{variant}");
+    }
 }
 
 /// [`GpuDouble`] counts samples.
