@@ -157,6 +157,9 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         if constexpr (FP8) attn::exact_warp_scores(s, smem.q_codes, warp_row, smem.k[current.slot].codes);
         else attn::warp_scores(s, smem.q, warp_row, smem.k[current.slot].halves);
     };
+    // Whether a tile's scores, or the maxima so far, are too large for sums of codes: the warp then computes its own.
+    const auto exceeds_sums = [&] { return FP8 && attn::exceeds_code_scores(s, scale_log2); };
+    const auto maxima_exceed_sums = [&] { return FP8 && attn::exceed_code_scores(state); };
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
@@ -176,10 +179,14 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         // Products have read K of the previous tile and, before the barrier, warps on their own.
         release(smem.k_empty, previous);
         attn::wgmma_wait<1>(s); // P·V goes on
-        bool in_range = true;   // no exponential is too large
+        bool in_range = true;   // no exponential is too large, and no sum of codes
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-        if constexpr (EXACT) mask_and_softmax(tile);
-        else in_range = attn::exponentials_of_rows(s, state, {scale_log2, scale_log2});
+        if constexpr (EXACT) {
+            in_range = !exceeds_sums();
+            if (in_range) mask_and_softmax(tile);
+        } else {
+            in_range = !maxima_exceed_sums() && attn::exponentials_of_rows(s, state, {scale_log2, scale_log2});
+        }
         // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
         auto next = current;
         next.advance();
@@ -187,9 +194,9 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
         release(smem.v_empty, previous);
-        if (!in_range) { // the warp computes its scores again, for new maxima
+        if (!in_range) { // the warp computes its scores itself, for new maxima or exact sums
             warp_scores();
-            attn::softmax_rows(s, state, scale_log2, rescale);
+            mask_and_softmax(tile);
         }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
@@ -222,6 +229,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         wait_k(current);
         start_scores();
         attn::wgmma_wait<0>(s);
+        if (exceeds_sums()) warp_scores();
         mask_and_softmax(tile);
         attn::round_rows<typename Preset::Operand>(p_frag, s);
         previous = current, current.advance();

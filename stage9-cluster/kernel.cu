@@ -157,7 +157,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             return;
         }
     }
-    // Of a head whose scores are too large for the sums of FP8 tensor cores each warp computes its own, exactly.
+    // Of a head whose products are too large for the sums of FP8 tensor cores each warp computes its own scores, exactly, and of any
+    // head a tile's that are too large themselves.
     const bool is_exact = Preset::CONVERTS && fabsf(scale_log2) > attn::LARGEST_SCALE<HEAD_DIM>;
     const auto start_scores = [&](float (&s)[BLOCK_N / 2], int slot, int parity) {
         attn::mbarrier_wait_tx(&smem.k_full[slot], parity);
@@ -165,7 +166,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         else attn::start_qk(s, smem.q, 0, smem.k[slot]);
     };
     const auto finish_scores = [&](float (&s)[BLOCK_N / 2], int slot, int tile) {
-        if constexpr (Preset::CONVERTS) if (is_exact) attn::exact_warp_scores(s, smem.q, threadIdx.x / 32 * 16, smem.k[slot]);
+        if constexpr (Preset::CONVERTS) {
+            if (is_exact || attn::exceeds_code_scores(s, scale_log2)) {
+                attn::exact_warp_scores(s, smem.q, threadIdx.x / 32 * 16, smem.k[slot]);
+            }
+        }
         if (first_key(tile) + BLOCK_N > visible_to_all) attn::mask_rows(s, first_key(tile), visible, lane);
     };
     if (tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0);
@@ -192,7 +197,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
  ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
         // The products of all warps have read K, as one's wait tells (stage 7), and behind the barrier warps on their own: its slots are
         // refilled for the next round.
-        if (is_exact) attn::named_barrier_sync<Preset::K_READ, 128>();
+        if constexpr (Preset::CONVERTS) attn::named_barrier_sync<Preset::K_READ, 128>();
         if (warp == 0 && attn::elect_one()) load_round(smem.k, launch.k, smem.k_full, tile + Preset::PAIR);
         // The new maxima, and the factors for sums and outputs so far, as in RowState.
         float row_scale[2], rescale[2], sum[2][2];

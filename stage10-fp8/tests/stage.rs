@@ -3,6 +3,8 @@
 
 #[path = "stage/largest_scale.rs"]
 mod largest_scale;
+#[path = "stage/mixed_scale.rs"]
+mod mixed_scale;
 #[path = "stage/warpgroups.rs"]
 mod warpgroups;
 

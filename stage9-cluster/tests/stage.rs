@@ -5,5 +5,7 @@
 mod largest_scale;
 #[path = "stage/largest_values.rs"]
 mod largest_values;
+#[path = "stage/mixed_scale.rs"]
+mod mixed_scale;
 
 stage_tests::tests!(stage9_cluster::Cluster);

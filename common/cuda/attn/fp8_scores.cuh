@@ -38,6 +38,24 @@ static __device__ __forceinline__ void start_fp8_qk(float (&s)[KEYS / 2], const 
     wgmma_commit();
 }
 
+// The largest score, in base 2, that is taken as tensor cores summed it. Of a sum that many products have made large, they keep 13 bits
+// whatever the scale of the head is: a row whose keys all score 100 differs by what they lose. N(0, 1) stays below 9 over 2^28 scores.
+constexpr float LARGEST_CODE_SCORE = 16.0f;
+
+// Whether a score of the warp's rows is larger, of either sign.
+template <int COUNT>
+static __device__ __forceinline__ bool exceeds_code_scores(const float (&s)[COUNT], float scale_log2) {
+    float chain[2] = {0.0f, 0.0f}; // of dependent instructions, as in row_max_of
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) chain[i % 2] = fmaxf(chain[i % 2], fabsf(s[i]));
+    return __any_sync(0xffffffffu, fmaxf(chain[0], chain[1]) * fabsf(scale_log2) > LARGEST_CODE_SCORE);
+}
+
+// Whether the maximum of a row of the warp is.
+static __device__ __forceinline__ bool exceed_code_scores(const RowState (&state)[2]) {
+    return __any_sync(0xffffffffu, fmaxf(fabsf(state[0].max), fabsf(state[1].max)) > LARGEST_CODE_SCORE);
+}
+
 // s = q · kᵀ for the 16 rows from `row` by one warp alone, from codes converted to FP16: exact products, summed in f32. Of
 // each 32 columns one mma takes the first two of every four and another the last two, of Q and K alike.
 template <int HEAD_DIM, int Q_ROWS, int KEYS>

@@ -11,6 +11,7 @@
 mod counters;
 mod explained;
 mod far;
+mod found;
 mod late;
 mod packed;
 mod resources;
@@ -22,6 +23,7 @@ mod warpgroups;
 pub use counters::counters;
 pub use explained::explained;
 pub use far::{far_log_sum_exps, far_maxima};
+pub use found::found_case;
 pub use insta;
 pub use late::late_warps;
 pub use packed::{packed_blocks, packed_far_rows, packed_rows};

@@ -13,9 +13,10 @@ use std::f32::consts::LOG2_E;
 
 const ROWS: usize = 64;
 
-/// Returns inputs in which one of every 32 columns of Q and K is 448. The others of the odd keys
-/// have products of 7.5, all lost beside it, those of the even ones the same sum in two products,
-/// of which 1 is lost: keys of equal weight, and V of 1 and -1 add up to 0.
+/// Returns inputs in which one of every 32 columns of Q and K is 448, of K in turn with both signs:
+/// products are large, and scores small. The others of the odd keys have products of 7.5, all lost
+/// beside it, those of the even ones the same sum in two products, of which 1 is lost: keys of equal
+/// weight, and V of 1 and -1 add up to 0.
 fn inputs(head_dim: usize, softmax_scale: f32) -> Inputs {
     let shape = Shape::bhsd(1, 1, ROWS, head_dim);
     let problem = Problem::with_scale(shape, Dtype::E4m3, Mask::Full, softmax_scale).unwrap();
@@ -26,7 +27,8 @@ fn inputs(head_dim: usize, softmax_scale: f32) -> Inputs {
     };
     let q = operand(&|_, column| if column % 32 == 0 { 448.0 } else { 2.0 });
     let k = operand(&|key, column| match (key % 2, column % 32) {
-        (_, 0) => 448.0,
+        (_, 0) if column / 32 % 2 == 0 => 448.0,
+        (_, 0) => -448.0,
         (0, 1) => 112.0,
         (0, 2) => 0.5,
         (1, 1..=30) => 3.75,
