@@ -51,19 +51,16 @@ const METRICS_OF_SLOWER_VARIANTS: [Metric; 6] = [
 ];
 
 const EXAMPLES: &str = "\
-Merges runs into the table of their GPU model below results/: a row replaces the row of the same \
-key, and what the sources no longer
-declare goes. Of a run that was stopped after its cases, what it timed is kept. Then it renders as \
-`compare render` does. Refused, by
-name: a run whose cases are incomplete, of another \
-GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a run of \
-tier T1 of machine code that has not
-passed tier T2 on a GPU of its architecture; a gate or self-test that fails; a claim that fails \
-and is not in its stage's negatives.json,
-with the entry that is to be written there; a variant without gate C7 (`compare sanitize`) after a \
-full run on a GPU, in that or another
-run that is accepted with it; a time at or below its floor; and a table whose rows were edited \
-since they were accepted.
+Merges runs into the table of their GPU model below results/: a row replaces the row of the same
+key, and what the sources no longer declare goes. A whole run of tier T2 also drops the times of
+former kernels that it did not take again. Of a run that was stopped after its cases, what it timed
+is kept. Then it renders as `compare render` does. Refused, by name: a run whose cases are
+incomplete, of another GPU model, of a smaller device, of other kernels than the sources', or of a
+dirty tree; a run of tier T1 of machine code that has not passed tier T2 on a GPU of its
+architecture; a gate or self-test that fails; a claim that fails and is not in its stage's
+negatives.json, with the entry that is to be written there; a variant without gate C7 (`compare
+sanitize`) after a full run on a GPU, in that or another run that is accepted with it; a time at or
+below its floor; and a table whose rows were edited since they were accepted.
 
 Examples:
   compare accept target/compare/20261120T183000Z-nvidia-h200

@@ -381,6 +381,12 @@ impl Session {
         self.machine.gpu.name()
     }
 
+    /// Returns whether it ran the whole of tier T2, to its end.
+    pub fn is_whole_tier2(&self) -> bool {
+        let is_at_its_end = matches!(self.progress, Progress::Complete { .. });
+        self.tier == Tier::T2 && self.scope.is_all() && is_at_its_end
+    }
+
     /// Returns why `accept` refuses it, whatever it measures.
     pub fn unacceptable(&self) -> Option<String> {
         let name = &self.name;

@@ -4,7 +4,7 @@ use common::choice::Model;
 use common::verdict::{GateId, Verdict};
 use results::judge::regret::Regret;
 use results::table::session::Git;
-use results::table::{Figure, Relation};
+use results::table::{Figure, ProblemPlace, Relation};
 use results::table::{Row, Source, kernels};
 use results::testing::{
     self, CPASYNC, GPU, ON_GPU, PeerArm, SCALAR, US, WMMA, counters, emulated, mission, row,
@@ -445,6 +445,51 @@ fn cases_stay_with_the_run_and_ratios_and_claims_are_rows() {
     assert!(results.build.rows().all(|row| row.kind.is_of_build()));
     let start = "accepted 20261120T183000Z-linux (";
     assert!(lines[0].starts_with(start), "{lines:?}");
+}
+
+fn large() -> ProblemPlace {
+    ProblemPlace {
+        shape: "big".into(),
+        ..mission()
+    }
+}
+
+/// Returns the tables after a run that also timed SCALAR on a large problem, and another one after
+/// its kernel changed.
+fn after_its_kernel_changed(next: Run) -> Results {
+    let before = good().named("1").sampled(SCALAR, large(), &[5000.0; 20]);
+    let first = accepted(&before, &Results::default());
+    accepted(&next.named("2").with_identity(0, "new"), &first)
+}
+
+/// Returns whether a table has a time of SCALAR on that problem.
+fn has_large_time(results: &Results) -> bool {
+    let table = &results.gpus[FOLDER];
+    table.latency(&SCALAR.into(), &large()).is_some()
+}
+
+#[test]
+fn a_former_kernels_time_that_a_whole_run_did_not_take_again_goes() {
+    assert!(!has_large_time(&after_its_kernel_changed(good())));
+}
+
+#[test]
+fn a_former_kernels_time_stays_beside_a_run_of_some_stages() {
+    let some = good().of_stages(&["0"]);
+    assert!(has_large_time(&after_its_kernel_changed(some)));
+}
+
+#[test]
+fn a_former_kernels_time_stays_beside_a_run_that_was_stopped() {
+    let stopped = good().partial(10, 10);
+    assert!(has_large_time(&after_its_kernel_changed(stopped)));
+}
+
+#[test]
+fn a_time_of_a_kernel_as_it_is_stays_beside_a_whole_run() {
+    let before = good().named("1").sampled(SCALAR, large(), &[5000.0; 20]);
+    let first = accepted(&before, &Results::default());
+    assert!(has_large_time(&accepted(&good().named("2"), &first)));
 }
 
 /// Returns the latency of a variant on mission, and the session that measured it.
