@@ -157,9 +157,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         if constexpr (FP8) attn::exact_warp_scores(s, smem.q_codes, warp_row, smem.k[current.slot].codes);
         else attn::warp_scores(s, smem.q, warp_row, smem.k[current.slot].halves);
     };
-    // Whether a tile's scores, or the maxima so far, are too large for sums of codes: the warp then computes its own.
-    const auto exceeds_sums = [&] { return FP8 && attn::exceeds_code_scores(s, scale_log2); };
-    const auto maxima_exceed_sums = [&] { return FP8 && attn::exceed_code_scores(state); };
+    // Whether the thread's maxima are too large for sums of codes: the warp then computes its own scores.
+    const auto exceed_sums = [&] { return FP8 && attn::exceed_code_max(state[0].max, state[1].max); };
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
@@ -182,10 +181,12 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         bool in_range = true;   // no exponential is too large, and no sum of codes
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) {
-            in_range = !exceeds_sums();
-            if (in_range) mask_and_softmax(tile);
+            const attn::RowState before[2] = {state[0], state[1]};
+            mask_and_softmax(tile);
+            if constexpr (FP8) in_range = !__any_sync(0xffffffffu, exceed_sums());
+            if (!in_range) state[0] = before[0], state[1] = before[1];
         } else {
-            in_range = !maxima_exceed_sums() && attn::exponentials_of_rows(s, state, {scale_log2, scale_log2});
+            in_range = attn::exponentials_of_rows(s, state, {scale_log2, scale_log2}, exceed_sums());
         }
         // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
         auto next = current;
@@ -196,7 +197,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         release(smem.v_empty, previous);
         if (!in_range) { // the warp computes its scores itself, for new maxima or exact sums
             warp_scores();
-            mask_and_softmax(tile);
+            if constexpr (EXACT) mask_and_softmax(tile);
+            else attn::softmax_rows(s, state, scale_log2, rescale);
         }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
@@ -229,8 +231,12 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         wait_k(current);
         start_scores();
         attn::wgmma_wait<0>(s);
-        if (exceeds_sums()) warp_scores();
         mask_and_softmax(tile);
+        if (FP8 && __any_sync(0xffffffffu, exceed_sums())) {
+            state[0] = state[1] = attn::RowState::empty();
+            warp_scores();
+            mask_and_softmax(tile);
+        }
         attn::round_rows<typename Preset::Operand>(p_frag, s);
         previous = current, current.advance();
         if (tile > 0) wait_k(current);

@@ -9,6 +9,7 @@
 #include <attn/ptx/cvt_finite.cuh>
 #include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
+#include "convert.cuh"
 
 namespace {
 
@@ -137,41 +138,26 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // The barriers are initialised.
     __syncthreads();
     if constexpr (Preset::CONVERTS) {
-        if (warp >= Preset::WARPS) { // converts V
-#pragma unroll 1
-            for (int tile = 0; tile < tiles; ++tile) {
-                const int slot = tile % Preset::PAIR, parity = tile / Preset::PAIR % 2;
-                // The products have read V of the previous round.
-                if (tile > 0 && slot == 0) attn::named_barrier_sync<Preset::V_READ, Preset::THREADS>();
-                attn::mbarrier_wait_tx(&staging.v_full[slot], parity);
-                attn::convert_tile<128>(smem.v[slot], staging.v[slot], threadIdx.x % 128);
-                // Each makes its part visible to the tensor cores; behind the barrier the tile is complete and its codes read.
-                attn::fence_proxy_async();
-                attn::named_barrier_sync<Preset::CODES_READ, 128>();
-                if (threadIdx.x % 128 == 0) {
-                    attn::mbarrier_arrive(&smem.v_full[slot]);
-                    if (slot == 1) load_round(staging.v, launch.v, staging.v_full, tile + 1);
-                }
-            }
+        if (warp >= Preset::WARPS) {
+            convert_values<Preset>(smem, tiles, [&](int tile) { load_round(staging.v, launch.v, staging.v_full, tile); });
             attn::cluster_wait(); // who arrived at the cluster barrier waits there
             return;
         }
     }
-    // Of a head whose products are too large for the sums of FP8 tensor cores each warp computes its own scores, exactly, and of any
-    // head a tile's that are too large themselves.
+    // Of a head whose products are too large for the sums of FP8 tensor cores each warp computes its own scores, exactly, and so it does
+    // in a round whose maxima are.
     const bool is_exact = Preset::CONVERTS && fabsf(scale_log2) > attn::LARGEST_SCALE<HEAD_DIM>;
     const auto start_scores = [&](float (&s)[BLOCK_N / 2], int slot, int parity) {
         attn::mbarrier_wait_tx(&smem.k_full[slot], parity);
         if constexpr (Preset::CONVERTS) attn::start_fp8_qk(s, smem.q, 0, smem.k[slot]);
         else attn::start_qk(s, smem.q, 0, smem.k[slot]);
     };
-    const auto finish_scores = [&](float (&s)[BLOCK_N / 2], int slot, int tile) {
-        if constexpr (Preset::CONVERTS) {
-            if (is_exact || attn::exceeds_code_scores(s, scale_log2)) {
-                attn::exact_warp_scores(s, smem.q, threadIdx.x / 32 * 16, smem.k[slot]);
-            }
-        }
+    const auto mask_scores = [&](float (&s)[BLOCK_N / 2], int tile) {
         if (first_key(tile) + BLOCK_N > visible_to_all) attn::mask_rows(s, first_key(tile), visible, lane);
+    };
+    const auto compute_own_scores = [&](float (&s)[BLOCK_N / 2], int slot, int tile) {
+        if constexpr (Preset::CONVERTS) attn::exact_warp_scores(s, smem.q, threadIdx.x / 32 * 16, smem.k[slot]);
+        mask_scores(s, tile);
     };
     if (tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0);
  ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
@@ -186,25 +172,38 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if (is_pair) {
             start_scores(s[1], 1, parity);
             attn::wgmma_wait<0>(s[0], s[1]);
-            finish_scores(s[1], 1, tile + 1);
+            mask_scores(s[1], tile + 1);
         } else {
             attn::wgmma_wait<0>(s[0]);
 #pragma unroll
             for (int i = 0; i < BLOCK_N / 2; ++i) s[1][i] = -INFINITY;
         }
-        finish_scores(s[0], 0, tile);
+        mask_scores(s[0], tile);
+        // The products of all warps have read K, as one's wait tells (stage 7): its slots are refilled for the next round.
+        const bool refills_k = warp == 0 && attn::elect_one();
+        if (!Preset::CONVERTS && refills_k) load_round(smem.k, launch.k, smem.k_full, tile + Preset::PAIR);
+        const auto largest_of = [&](int half) {
+            return attn::row_max<4>(attn::row_max_of(s[1], half, attn::row_max_of(s[0], half, -INFINITY)));
+        };
+        float largest[2] = {largest_of(0), largest_of(1)};
+        if constexpr (Preset::CONVERTS) {
+            const bool exceeds = attn::exceed_code_max(largest[0] * scale_log2, largest[1] * scale_log2);
+            if (is_exact || __any_sync(0xffffffffu, exceeds)) {
+                compute_own_scores(s[0], 0, tile);
+                if (is_pair) compute_own_scores(s[1], 1, tile + 1);
+                largest[0] = largest_of(0), largest[1] = largest_of(1);
+            }
+            // Warps that read K on their own have done so.
+            attn::named_barrier_sync<Preset::K_READ, 128>();
+            if (refills_k) load_round(smem.k, launch.k, smem.k_full, tile + Preset::PAIR);
+        }
  ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
  ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
-        // The products of all warps have read K, as one's wait tells (stage 7), and behind the barrier warps on their own: its slots are
-        // refilled for the next round.
-        if constexpr (Preset::CONVERTS) attn::named_barrier_sync<Preset::K_READ, 128>();
-        if (warp == 0 && attn::elect_one()) load_round(smem.k, launch.k, smem.k_full, tile + Preset::PAIR);
         // The new maxima, and the factors for sums and outputs so far, as in RowState.
         float row_scale[2], rescale[2], sum[2][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float largest = attn::row_max<4>(attn::row_max_of(s[1], half, attn::row_max_of(s[0], half, -INFINITY)));
-            row_scale[half] = state[half].raise(largest, scale_log2, rescale[half]);
+            row_scale[half] = state[half].raise(largest[half], scale_log2, rescale[half]);
  ATTN_STEP(SUM);
             sum[half][0] = state[half].sum * rescale[half];
             sum[half][1] = 0.0f;

@@ -38,22 +38,14 @@ static __device__ __forceinline__ void start_fp8_qk(float (&s)[KEYS / 2], const 
     wgmma_commit();
 }
 
-// The largest score, in base 2, that is taken as tensor cores summed it. Of a sum that many products have made large, they keep 13 bits
-// whatever the scale of the head is: a row whose keys all score 100 differs by what they lose. N(0, 1) stays below 9 over 2^28 scores.
-constexpr float LARGEST_CODE_SCORE = 16.0f;
+// The largest maximum of a row, in base 2, under which scores are taken as tensor cores summed them. Of a sum that many products have made
+// large, they keep 13 bits whatever the scale of the head is: keys that all score 100 differ by what is lost. N(0, 1) stays below 9.
+constexpr float LARGEST_CODE_MAX = 16.0f;
 
-// Whether a score of the warp's rows is larger, of either sign.
-template <int COUNT>
-static __device__ __forceinline__ bool exceeds_code_scores(const float (&s)[COUNT], float scale_log2) {
-    float chain[2] = {0.0f, 0.0f}; // of dependent instructions, as in row_max_of
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) chain[i % 2] = fmaxf(chain[i % 2], fabsf(s[i]));
-    return __any_sync(0xffffffffu, fmaxf(chain[0], chain[1]) * fabsf(scale_log2) > LARGEST_CODE_SCORE);
-}
-
-// Whether the maximum of a row of the warp is.
-static __device__ __forceinline__ bool exceed_code_scores(const RowState (&state)[2]) {
-    return __any_sync(0xffffffffu, fmaxf(fabsf(state[0].max), fabsf(state[1].max)) > LARGEST_CODE_SCORE);
+// Whether the maximum of one of a lane's two rows is larger, of either sign. -FLT_MAX or less: the row has seen no key.
+static __device__ __forceinline__ bool exceed_code_max(float first, float second) {
+    const auto exceeds = [](float max) { return fabsf(max) > LARGEST_CODE_MAX && max > -FLT_MAX; };
+    return exceeds(first) || exceeds(second);
 }
 
 // s = q · kᵀ for the 16 rows from `row` by one warp alone, from codes converted to FP16: exact products, summed in f32. Of

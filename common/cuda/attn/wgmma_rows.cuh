@@ -43,10 +43,10 @@ static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState 
 
 // The same under the maxima that the rows had before: nothing waits for new ones, and outputs stay as they are. False, with the sums
 // as they were and the scores lost, if in some row of the warp the maximum is far or an exponential may be too large for a half: a thread's part of a
-// row's sum bounds each of its terms.
+// row's sum bounds each of its terms. Likewise if a lane says that its scores are not exact enough.
 template <int COUNT>
 static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2],
-                                                            const float (&scale_log2)[2]) {
+                                                            const float (&scale_log2)[2], bool is_inexact = false) {
     constexpr float LIMIT = 32768.0f;
  ATTN_STEP(EXPONENTIAL);
     float sum[2][2] = {}; // two chains per row
@@ -57,7 +57,7 @@ static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], R
     }
     const float row_sum[2] = {sum[0][0] + sum[0][1], sum[1][0] + sum[1][1]};
     const bool is_large = fmaxf(row_sum[0], row_sum[1]) > LIMIT;
-    if (__any_sync(0xffffffffu, is_large || is_far(state[0].max) || is_far(state[1].max))) return false;
+    if (__any_sync(0xffffffffu, is_large || is_inexact || is_far(state[0].max) || is_far(state[1].max))) return false;
     state[0].sum += row_sum[0];
     state[1].sum += row_sum[1];
     return true;
