@@ -240,8 +240,13 @@ impl Inputs {
     /// Draws Q, K and V independent of each other: same-tensor inputs hide swapped operands (P30).
     pub fn generate(problem: &Problem, family: Family, seed: u64) -> Self {
         let draw = |tensor, extents| {
-            let Drawn { values, scales } = families::draw(family, seed, tensor, extents);
-            Operand::rounded(extents, problem.dtype, values, scales)
+            let mut drawn = families::draw(family, seed, tensor, extents);
+            let dtype = problem.dtype_of(tensor);
+            if dtype != problem.dtype {
+                drawn = drawn.with_scales_of_cache(seed, tensor, extents);
+            }
+            let Drawn { values, scales } = drawn;
+            Operand::rounded(extents, dtype, values, scales)
         };
         let (q_extents, kv_extents) = (problem.shape.q_extents(), problem.shape.kv_extents());
         Self {
@@ -296,10 +301,22 @@ impl Inputs {
             (Tensor::V, &self.v, kv_extents),
         ]
         .into_par_iter()
-        .map(|(tensor, operand, extents)| operand.check(tensor, extents, self.problem.dtype))
+        .map(|(tensor, operand, extents)| {
+            operand.check(tensor, extents, self.problem.dtype_of(tensor))
+        })
         .collect::<Vec<_>>()
         .into_iter()
         .collect()
+    }
+}
+
+impl Problem {
+    /// Returns the element type of an operand.
+    pub fn dtype_of(&self, tensor: Tensor) -> Dtype {
+        match tensor {
+            Tensor::Q => self.dtype,
+            Tensor::K | Tensor::V => self.kv_dtype(),
+        }
     }
 }
 

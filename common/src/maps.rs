@@ -73,7 +73,9 @@ impl TensorMap {
     ) -> Self {
         let [batches, heads, rows, columns] = extents.map(|extent| extent as u64);
         let bytes = |elements: i64| elements.unsigned_abs() * element_bytes as u64;
-        let box_columns = (MAX_BOX_BYTES / element_bytes).min(compiled_head_dim) as u32;
+        // Of 96 columns of one byte each a box has 128: it is swizzled by no other width.
+        let box_columns =
+            (MAX_BOX_BYTES / element_bytes).min(compiled_head_dim.next_power_of_two()) as u32;
         Self {
             base: tensor.data as usize,
             extents: [columns, rows, heads, batches],
@@ -165,13 +167,14 @@ pub fn launch_in<E>(
         Ok(AttentionTensorMap { opaque })
     };
     let bytes = problem.dtype.bytes();
+    let kv_bytes = problem.kv_dtype().bytes();
     let rows = boxes.unwrap_or_default();
     // A box has the rows of one page.
     let page_rows = problem.shape.serving.page_rows.map_or(u32::MAX, u32::from);
     Ok(AttentionLaunch {
         q: map(&params.q, q, bytes, rows.q)?,
-        k: map(&params.k, k, bytes, rows.k.min(page_rows))?,
-        v: map(&params.v, v, bytes, rows.v.min(page_rows))?,
+        k: map(&params.k, k, kv_bytes, rows.k.min(page_rows))?,
+        v: map(&params.v, v, kv_bytes, rows.v.min(page_rows))?,
         o: map(&params.o, o, OUTPUT_BYTES, rows.o)?,
         params,
     })
@@ -238,7 +241,43 @@ mod tests {
     use crate::device::Staged;
     use crate::image::Layout;
     use crate::inputs::{Family, Inputs};
-    use crate::problem::Dtype;
+    use crate::problem::{Dtype, parse_shape};
+
+    #[test]
+    fn a_cache_has_maps_of_bytes_whose_boxes_are_64_or_128_wide() {
+        for (head_dim, columns) in [(64, 64), (80, 128), (96, 128), (128, 128)] {
+            let shape = parse_shape(&format!("1x2x40x{head_dim}+cache=e4m3")).unwrap();
+            let problem = Problem::new(shape, Dtype::Bf16, Mask::Full).unwrap();
+            let staged = Staged::new(
+                &Inputs::generate(&problem, Family::Normal, 1),
+                Layout::Packed,
+            );
+            let base = 0x1000 as *mut std::ffi::c_void;
+            let scales = [std::ptr::null(), 0x2000 as *const f32, 0x3000 as *const f32];
+            let params = staged.params([base; 3], scales, base, std::ptr::null_mut());
+            let boxes = BoxRows {
+                q: 16,
+                k: 128,
+                v: 128,
+                o: 16,
+            };
+            let encoded = std::cell::RefCell::new(Vec::new());
+            launch(&problem, params, Some(boxes), |map| {
+                encoded.borrow_mut().push(*map);
+                Ok::<_, ()>([7; 16])
+            })
+            .unwrap();
+            let [q, k, v, o] = encoded.into_inner().try_into().unwrap();
+            assert_eq!(
+                [q, o].map(|map| (map.element_bytes, map.swizzle)),
+                [(2, 128); 2]
+            );
+            for map in [k, v] {
+                assert_eq!((map.element_bytes, map.box_columns), (1, columns));
+                assert_eq!((map.swizzle, map.strides[0]), (columns, head_dim));
+            }
+        }
+    }
 
     #[test]
     fn maps_have_the_extents_and_strides_of_the_images() {

@@ -1,7 +1,7 @@
 //! One attention forward problem, and the named problems that every stage must pass.
 
 use crate::format::Format;
-use crate::serving::Serving;
+use crate::serving::{Cache, Serving};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::LazyLock;
@@ -164,13 +164,23 @@ pub enum ProblemError {
     },
     #[error("{complaint}")]
     Serving { complaint: String },
+    #[error(
+        "cache={cache} is for queries in f16 or bf16, and these are {dtype}: leave it out, or take \
+         another dtype"
+    )]
+    CacheDtype { cache: Cache, dtype: Dtype },
+    #[error(
+        "head_dim = {head_dim} is not supported with cache={cache}: a multiple of \
+         {CACHE_HEAD_DIM_MULTIPLE}, since rows are read 16 bytes at a time"
+    )]
+    CacheHeadDim { cache: Cache, head_dim: usize },
     #[error("softmax_scale = {scale} is not a positive finite number")]
     Scale { scale: f32 },
     #[error(
         "'{text}' is not a shape: expected BATCHxHEADSxSEQxDIM, such as 1x8x512x64, or \
          1x8:2x113:203x64 for 8 query and 2 key heads, 113 queries and 203 keys, and \
-         +packed=tail:0:7 or +used=even:1:3, +window=127:0, +sinks, +cap=30 and +page=16, each at \
-         most once"
+         +packed=tail:0:7 or +used=even:1:3, +window=127:0, +sinks, +cap=30, +page=16 and \
+         +cache=e4m3, each at most once"
     )]
     Syntax { text: String },
 }
@@ -193,6 +203,8 @@ pub const HEAD_DIMS: [usize; 2] = [64, 128];
 pub const BETWEEN_HEAD_DIMS: usize = 96;
 /// The columns of f16 and bf16 that kernels read at a time: 16 bytes.
 const HEAD_DIM_MULTIPLE: usize = 8;
+/// The codes of E4M3 that kernels read at a time: 16 bytes.
+const CACHE_HEAD_DIM_MULTIPLE: usize = 16;
 /// The longest sequence: rows and heads are indexed with 32-bit integers.
 const MAX_SEQ: usize = 1 << 24;
 /// The largest extent of a grid in y and z.
@@ -238,6 +250,9 @@ impl Problem {
         if let Some(complaint) = shape.serving.complaint() {
             return Err(ProblemError::Serving { complaint });
         }
+        if let Some(cache) = shape.serving.cache {
+            check_cache(cache, dtype, head_dim)?;
+        }
         if !shape.heads_q.is_multiple_of(shape.heads_kv) {
             return Err(ProblemError::HeadGroups {
                 heads_q: shape.heads_q,
@@ -255,6 +270,22 @@ impl Problem {
             mask,
             softmax_scale,
         })
+    }
+
+    /// Returns the element type of K and V.
+    pub fn kv_dtype(&self) -> Dtype {
+        let cache = self.shape.serving.cache;
+        cache.map_or(self.dtype, Cache::dtype)
+    }
+
+    /// Returns the problem with K and V in a cache of this type, or without one.
+    ///
+    /// # Errors
+    ///
+    /// An element type of Q or a head_dim that the cache is not for.
+    pub fn in_cache(mut self, cache: Option<Cache>) -> Result<Self, ProblemError> {
+        self.shape.serving.cache = cache;
+        Self::with_scale(self.shape, self.dtype, self.mask, self.softmax_scale)
     }
 
     /// Returns what scores are scaled by where nothing else is asked for: one over the root of
@@ -461,6 +492,17 @@ pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
     ]
 });
 
+/// Refuses a cache under queries that it is not for.
+fn check_cache(cache: Cache, dtype: Dtype, head_dim: usize) -> Result<(), ProblemError> {
+    if dtype == cache.dtype() {
+        return Err(ProblemError::CacheDtype { cache, dtype });
+    }
+    if !head_dim.is_multiple_of(CACHE_HEAD_DIM_MULTIPLE) {
+        return Err(ProblemError::CacheHeadDim { cache, head_dim });
+    }
+    Ok(())
+}
+
 /// Returns the shape that `BATCHxHEADSxSEQxDIM` describes, under its name.
 fn named(name: &'static str, kind: Kind, masks: &'static [Mask], extents: &str) -> NamedShape {
     NamedShape {
@@ -648,6 +690,7 @@ mod tests {
             "+window=*:*+window=2:2",
             "+page=16+sinks+page=32",
             "+sinks+sinks",
+            "+cache=e4m3+cache=e4m3",
         ] {
             let refused = parse_shape(&format!("1x1x16x64{twice}")).unwrap_err();
             let message = refused.to_string();
@@ -658,11 +701,35 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_is_for_queries_of_16_bits_and_rows_of_16_bytes() {
+        let refusal = |text: &str, dtype| {
+            let refused = Problem::new(parse_shape(text).unwrap(), dtype, Mask::Full);
+            refused.unwrap_err().to_string()
+        };
+        let of_dtype = refusal("1x8x512x64+cache=e4m3", Dtype::E4m3);
+        assert!(of_dtype.contains("these are e4m3"), "{of_dtype}");
+        let of_head_dim = refusal("1x8x512x72+cache=e4m3", Dtype::Bf16);
+        assert!(of_head_dim.contains("a multiple of 16"), "{of_head_dim}");
+    }
+
+    #[test]
+    fn keys_in_a_cache_have_a_byte_for_each_element() {
+        let shape = parse_shape("1x8x512x64+cache=e4m3").unwrap();
+        let cached = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        assert_eq!((cached.dtype, cached.kv_dtype()), (Dtype::F16, Dtype::E4m3));
+        let elements = 8 * 512 * 64;
+        assert_eq!(cached.input_bytes(), 2 * elements + 2 * elements);
+        let whole = cached.in_cache(None).unwrap();
+        assert_eq!(whole.kv_dtype(), Dtype::F16);
+        assert_eq!(whole.input_bytes(), 3 * 2 * elements);
+    }
+
+    #[test]
     fn a_text_is_read_back() {
         for text in [
             "1x8x512x64",
             "8x32:8x1024x128+packed=tail:0:7",
-            "8x32:8x1:1024x128+used=even:1:3+window=127:0+sinks+cap=30+page=16",
+            "8x32:8x1:1024x128+used=even:1:3+window=127:0+sinks+cap=30+page=16+cache=e4m3",
             "1x8x512x64+window=*:3",
         ] {
             assert_eq!(parse_shape(text).unwrap().to_string(), text);
@@ -674,6 +741,9 @@ mod tests {
             "+cap=0",
             "+pages=16",
             "+page=8",
+            "+cache",
+            "+cache=f16",
+            "+cache=bf16",
         ] {
             let shape = parse_shape(&format!("1x8x512x64{bad}"));
             let refused = shape

@@ -94,8 +94,9 @@ impl Problem {
                 keys += self.visible(sequence, last).end.saturating_sub(first_key);
             }
         }
-        let rows = self.query_rows() + 2 * keys * self.shape.heads_kv;
-        (rows * self.shape.head_dim * self.dtype.bytes()) as u64
+        let q_row = self.shape.head_dim * self.dtype.bytes();
+        let kv_row = self.shape.head_dim * self.kv_dtype().bytes();
+        (self.query_rows() * q_row + 2 * keys * self.shape.heads_kv * kv_row) as u64
     }
 
     /// Returns the number of rows of Q and O over all heads and batches.

@@ -1,10 +1,11 @@
 //! Problems as models are served: sequences of unequal lengths that are packed one after the other,
-//! padded or in pages; windows, sinks and softcaps.
+//! padded or in pages; windows, sinks and softcaps; caches of fewer bits than queries have.
 //!
 //! A [`Serving`] is a part of a shape, with a text of its own:
-//! `8x32:8x1024x128+packed=tail:0:7+window=127:0+sinks+cap=30+page=16`. Lengths, page tables and
-//! sinks are drawn from its seed, so that a shape's text says all of them.
+//! `8x32:8x1024x128+packed=tail:0:7+window=127:0+sinks+cap=30+page=16+cache=e4m3`. Lengths, page
+//! tables and sinks are drawn from its seed, so that a shape's text says all of them.
 
+use crate::problem::Dtype;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,28 @@ pub struct Serving {
     pub softcap: Option<u16>,
     /// The rows of a page of K and V: a power of two of at least [`LEAST_PAGE_ROWS`].
     pub page_rows: Option<u16>,
+    /// The element type of K and V, if it is not that of Q.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
+}
+
+named! {
+    /// An element type of K and V under queries of 16 bits.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Cache {
+        /// OCP FP8 E4M3FN with one f32 scale per sequence and key head: `value = scale * code`.
+        E4m3 = "e4m3",
+    }
+}
+
+impl Cache {
+    /// Returns the element type that K and V have.
+    pub fn dtype(self) -> Dtype {
+        match self {
+            Cache::E4m3 => Dtype::E4m3,
+        }
+    }
 }
 
 /// The lengths of a problem's sequences.
@@ -87,6 +110,7 @@ impl Serving {
         sinks: false,
         softcap: None,
         page_rows: None,
+        cache: None,
     };
 
     pub fn is_dense(&self) -> bool {
@@ -94,8 +118,8 @@ impl Serving {
     }
 
     /// Reads what follows the extents: `packed=tail:0:7`, `used=even:1:3`, `window=127:0` (`*` for
-    /// no bound), `sinks`, `cap=30`, `page=16`; `None` for another text, and for one that says a
-    /// property twice.
+    /// no bound), `sinks`, `cap=30`, `page=16`, `cache=e4m3`; `None` for another text, and for one
+    /// that says a property twice.
     pub fn parse<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut serving = Self::DENSE;
         let mut said = BTreeSet::new();
@@ -113,6 +137,7 @@ impl Serving {
                 "window" => serving.window = Window::parse(value)?,
                 "cap" => serving.softcap = Some(value.parse().ok()?),
                 "page" => serving.page_rows = Some(value.parse().ok()?),
+                "cache" => serving.cache = Some(value.parse().ok()?),
                 _ => return None,
             }
         }
@@ -151,6 +176,9 @@ impl fmt::Display for Serving {
         }
         if let Some(rows) = self.page_rows {
             write!(f, "+page={rows}")?;
+        }
+        if let Some(cache) = self.cache {
+            write!(f, "+cache={cache}")?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use crate::params::{self, AttentionKernel, AttentionMaps};
 use crate::probability::Probability;
 use crate::problem::{Dtype, Problem, Shape};
 use crate::resources::{Caps, KernelFacts, PtxasEntry};
+use crate::serving::Cache;
 use kernel_build::report::{BuildReport, GpuBuild};
 use std::ffi::CStr;
 use std::fmt;
@@ -121,6 +122,14 @@ pub enum Unsupported {
          {shape}; take a variant of a stage that serves them"
     )]
     Serving { variant: String, shape: Shape },
+    #[error(
+        "{variant} reads K and V in {reads}, not in {given}; take a variant that reads {given}"
+    )]
+    Cache {
+        variant: String,
+        reads: Dtype,
+        given: Dtype,
+    },
     #[error("{variant} does not support this problem: {reason}")]
     Problem { variant: String, reason: String },
     #[error(
@@ -226,6 +235,11 @@ pub trait Attention: Sync {
     /// [dense](Shape::is_dense) tensors alone.
     fn serves(&self, _kernel: &Kernel) -> bool {
         false
+    }
+
+    /// Returns the type of K and V that kernels read, and no other, where it is not that of Q.
+    fn cache(&self, _kernel: &Kernel) -> Option<Cache> {
+        None
     }
 
     /// Refuses a problem that a preset cannot hold; another preset must.
@@ -392,6 +406,13 @@ impl LoadedStage {
         (self.runs(&kernel.variant), is_default)
     }
 
+    /// Returns the type of K and V that a variant reads, where it is not that of Q.
+    pub fn cache_of(&self, variant: &str) -> Option<Cache> {
+        let mut kernels = self.kernels.iter();
+        let kernel = kernels.find(|kernel| kernel.variant == variant)?;
+        self.attention.cache(kernel)
+    }
+
     pub fn family_of(&self, variant: &str) -> Option<&str> {
         self.kernels
             .iter()
@@ -495,6 +516,14 @@ impl LoadedStage {
             return Err(Unsupported::Serving {
                 variant: kernel.variant.clone(),
                 shape: problem.shape,
+            });
+        }
+        let cache = self.attention.cache(kernel);
+        if problem.shape.serving.cache != cache {
+            return Err(Unsupported::Cache {
+                variant: kernel.variant.clone(),
+                reads: cache.map_or(kernel.dtype, Cache::dtype),
+                given: problem.kv_dtype(),
             });
         }
         self.attention.accepts(kernel, problem)?;

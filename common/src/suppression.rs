@@ -477,7 +477,9 @@ impl<'a> Case<'a> {
         mask: Mask,
         family: Distribution,
     ) -> Option<Self> {
-        let problem = Problem::new(shape, kernel.dtype, mask).ok()?;
+        let problem = Problem::new(shape, kernel.dtype, mask)
+            .and_then(|plain| plain.in_cache(stage.attention.cache(kernel)))
+            .ok()?;
         let prepared = stage.prepare(&kernel.variant, &problem).ok()?;
         Some(Self {
             stage,
@@ -485,8 +487,8 @@ impl<'a> Case<'a> {
             family,
             staged: Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided),
             name: format!(
-                "{} {shape} {} {mask} {family}",
-                kernel.variant, kernel.dtype
+                "{} {} {} {mask} {family}",
+                kernel.variant, problem.shape, kernel.dtype
             ),
         })
     }

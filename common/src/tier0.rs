@@ -2,6 +2,7 @@
 
 use crate::inputs::Family;
 use crate::problem::{Dtype, Mask, Problem, parse_shape};
+use crate::serving::Cache;
 use emulator::Schedule;
 
 /// The schedules under all of which outputs must have the same bits.
@@ -14,6 +15,15 @@ pub struct Case {
     pub family: Family,
     /// The schedules beside the launch on rows that are far apart.
     pub schedules: &'static [Schedule],
+}
+
+impl Case {
+    /// Returns the case with K and V in a cache of this type, or without one; `None` where there is
+    /// no such problem.
+    pub fn in_cache(self, cache: Option<Cache>) -> Option<Self> {
+        let problem = self.problem.in_cache(cache).ok()?;
+        Some(Self { problem, ..self })
+    }
 }
 
 /// The first schedule alone.

@@ -22,7 +22,7 @@ use common::device::{Staged, emulated};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
-use common::problem::{Dtype, Mask, Problem, parse_shape};
+use common::problem::{Dtype, Mask, Problem, ProblemError, parse_shape};
 use common::stage::{Attention, LoadedStage};
 use common::tier0;
 use common::timing::Plan;
@@ -121,7 +121,14 @@ fn cases<'a>(stage: &'a LoadedStage, shape_name: &str) -> Result<Vec<Case<'a>>> 
     let mut cases = Vec::new();
     for dtype in Dtype::ALL {
         for mask in Mask::ALL {
-            let problem = Problem::new(shape, dtype, mask)?;
+            let problem = match Problem::new(shape, dtype, mask) {
+                Ok(problem) => problem,
+                Err(refusal @ ProblemError::CacheDtype { .. }) => {
+                    eprintln!("skipped: {refusal}");
+                    continue;
+                }
+                Err(refusal) => return Err(refusal.into()),
+            };
             for variant in stage.variants() {
                 if let Err(unsupported) = stage.prepare(variant, &problem) {
                     eprintln!("skipped: {unsupported}");

@@ -42,7 +42,7 @@ pub struct StagedOperand {
     pub name: &'static str,
     /// The elements, between NaN.
     pub image: Image,
-    /// `[batch, heads]` scales; empty but for E4M3.
+    /// `[batch, heads]` scales, with the batches of the problem; empty but for E4M3.
     pub scales: Vec<f32>,
 }
 

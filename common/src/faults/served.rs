@@ -36,13 +36,29 @@ named! {
         NextRowOfPage = "row of a page one off",
         /// Queries are those of the row before, as with starts that are one too small.
         StartOneOff = "start one off",
+        /// The scales of K and V are those of the next key head.
+        ScaleOfNextHead = "scales of the next key head",
+        /// The scales of K and V are those of the first sequence.
+        ScaleOfFirstSequence = "scales of the first sequence",
+        /// K has the scales of V, and V those of K.
+        ScalesExchanged = "scales of K and V exchanged",
+        /// Scores are of codes.
+        KeyScaleIgnored = "scale of K ignored",
+        /// Outputs are of codes.
+        ValueScaleIgnored = "scale of V ignored",
     }
 }
 
 impl ServedFault {
     /// Returns whether the fault changes anything of a problem.
     pub fn applies_to(self, problem: &Problem) -> bool {
-        let Shape { serving, .. } = problem.shape;
+        let Shape {
+            batch,
+            heads_kv,
+            serving,
+            ..
+        } = problem.shape;
+        let has_scales = serving.cache.is_some();
         let sequences = problem.shape.sequences();
         match self {
             ServedFault::WindowWiderLeft | ServedFault::WindowNarrowerLeft => {
@@ -60,6 +76,11 @@ impl ServedFault {
             ServedFault::StartOneOff => {
                 matches!(serving.lengths, Lengths::Packed(_)) && problem.shape.seq_q > 1
             }
+            ServedFault::ScaleOfNextHead => has_scales && heads_kv > 1,
+            ServedFault::ScaleOfFirstSequence => has_scales && batch > 1,
+            ServedFault::ScalesExchanged
+            | ServedFault::KeyScaleIgnored
+            | ServedFault::ValueScaleIgnored => has_scales,
         }
     }
 
@@ -112,6 +133,30 @@ impl Broken {
                 rotate_rows(&mut self.inputs.q, &self.sequences, queries, 1);
             }
             ServedFault::SinkHasValue => {}
+            ServedFault::ScaleOfNextHead => self.change_scales(|scales, heads| {
+                for of_sequence in scales.chunks_exact_mut(heads) {
+                    of_sequence.rotate_left(1);
+                }
+            }),
+            ServedFault::ScaleOfFirstSequence => self.change_scales(|scales, heads| {
+                for index in heads..scales.len() {
+                    scales[index] = scales[index % heads];
+                }
+            }),
+            ServedFault::ScalesExchanged => {
+                let Inputs { k, v, .. } = &mut self.inputs;
+                std::mem::swap(&mut k.scales, &mut v.scales);
+            }
+            ServedFault::KeyScaleIgnored => self.inputs.k.scales.fill(1.0),
+            ServedFault::ValueScaleIgnored => self.inputs.v.scales.fill(1.0),
+        }
+    }
+
+    /// Changes the scales of K and of V, given the number of heads.
+    fn change_scales(&mut self, change: impl Fn(&mut [f32], usize)) {
+        for operand in [&mut self.inputs.k, &mut self.inputs.v] {
+            let [_, heads, ..] = operand.extents;
+            change(&mut operand.scales, heads);
         }
     }
 
@@ -209,11 +254,17 @@ mod tests {
     use super::*;
     use crate::inputs::Family;
     use crate::reference::reference;
+    use crate::serving::Cache;
     use crate::tier0;
 
-    /// Returns each case of tier 0 with inputs and their reference.
+    /// Returns each case of tier 0, with and without a cache, with inputs and their reference.
     fn references() -> Vec<(Inputs, Reference)> {
-        let referenced = tier0::served().into_iter().map(|case| {
+        let mut cases = tier0::served();
+        let in_cache = cases
+            .iter()
+            .filter_map(|case| case.in_cache(Some(Cache::E4m3)));
+        cases.extend(in_cache.collect::<Vec<_>>());
+        let referenced = cases.into_iter().map(|case| {
             let inputs = Inputs::generate(&case.problem, Family::Normal, 0);
             let p = Probability::half(case.problem.dtype);
             let exact = reference(&inputs, p).unwrap();

@@ -6,7 +6,7 @@ use crate::image::GAP_ROWS;
 use crate::inputs::Family;
 use crate::placement::{DIMENSIONS, Order, Placement, STRIDE_ALIGN};
 use crate::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
-use crate::serving::{Draw, Lengths, Serving, Spread, Window};
+use crate::serving::{Cache, Draw, Lengths, Serving, Spread, Window};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -42,11 +42,18 @@ const SEEDS: u64 = 1_000;
 
 /// Draws case `index` of `seed`, of one of `dtypes`; it depends on nothing else.
 pub fn draw(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
-    draw_of_sizes(seed, index, dtypes, &HEAD_DIMS)
+    draw_of_sizes(seed, index, dtypes, &HEAD_DIMS, None)
 }
 
-/// Draws a case with one of `head_dims`, in E4M3 one that kernels are compiled for.
-fn draw_of_sizes(seed: u64, index: u64, dtypes: &[Dtype], head_dims: &[usize]) -> Case {
+/// Draws a case with one of `head_dims`, in E4M3 one that kernels are compiled for, and with K and V
+/// in `cache` where Q is not in E4M3.
+fn draw_of_sizes(
+    seed: u64,
+    index: u64,
+    dtypes: &[Dtype],
+    head_dims: &[usize],
+    cache: Option<Cache>,
+) -> Case {
     let mut random = Random::new(seed, index);
     let dtype = random.one_of(dtypes);
     let mask = random.one_of(&Mask::ALL);
@@ -56,6 +63,9 @@ fn draw_of_sizes(seed: u64, index: u64, dtypes: &[Dtype], head_dims: &[usize]) -
         head_dims
     });
     random.shrink_to_most_work(&mut shape);
+    if dtype != Dtype::E4m3 {
+        shape.serving.cache = cache;
+    }
     let family = random.one_of(&Family::for_dtype(dtype));
     let softmax_scale = random.scale(shape.head_dim, family);
     let mut case = Case {
@@ -71,12 +81,19 @@ fn draw_of_sizes(seed: u64, index: u64, dtypes: &[Dtype], head_dims: &[usize]) -
 }
 
 /// Draws a case of sequences as they are served, three times in four, of any head_dim; of E4M3 one
-/// of dense tensors.
-pub fn draw_served(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
-    let mut case = draw_of_sizes(seed, index, dtypes, &SERVED_HEAD_DIMS);
+/// of dense tensors. With a `cache` it draws all of f16 and bf16 with K and V in such.
+pub fn draw_served(seed: u64, index: u64, dtypes: &[Dtype], cache: Option<Cache>) -> Case {
+    let head_dims = match cache {
+        None => &SERVED_HEAD_DIMS[..],
+        Some(Cache::E4m3) => &CACHED_HEAD_DIMS,
+    };
+    let mut case = draw_of_sizes(seed, index, dtypes, head_dims, cache);
     let mut random = Random::new(seed ^ SERVED, index);
     if case.problem.dtype != Dtype::E4m3 && !random.is_one_in(4) {
-        case.problem.shape.serving = random.serving(&case.problem.shape, case.family);
+        case.problem.shape.serving = Serving {
+            cache,
+            ..random.serving(&case.problem.shape, case.family)
+        };
     }
     case
 }
@@ -85,6 +102,8 @@ pub fn draw_served(seed: u64, index: u64, dtypes: &[Dtype]) -> Case {
 const SERVED: u64 = 0x5e7_5e7;
 /// The head sizes of served cases: those that are compiled as often as all others.
 const SERVED_HEAD_DIMS: [usize; 12] = [64, 128, 64, 128, 64, 128, 8, 40, 72, 80, 96, 120];
+/// Those of caches, whose rows are whole units of 16 bytes.
+const CACHED_HEAD_DIMS: [usize; 9] = [64, 128, 64, 128, 16, 48, 80, 96, 112];
 /// The rows of pages.
 const PAGES: [u16; 5] = [16, 32, 64, 128, 256];
 /// The bounds of scaled scores.
@@ -180,6 +199,7 @@ impl Random {
             sinks: has_sinks,
             softcap: is_capped.then(|| self.one_of(&CAPS)),
             page_rows: self.is_one_in(3).then(|| self.one_of(&PAGES)),
+            cache: None,
         }
     }
 
@@ -251,11 +271,11 @@ impl Random {
         };
         let q_extents = problem.shape.q_extents();
         let kv_extents = problem.shape.kv_extents();
-        let bytes = problem.dtype.bytes();
+        let kv_bytes = problem.kv_dtype().bytes();
         let tensors = [
-            (q_extents, bytes),
-            (kv_extents, bytes),
-            (kv_extents, bytes),
+            (q_extents, problem.dtype.bytes()),
+            (kv_extents, kv_bytes),
+            (kv_extents, kv_bytes),
             (q_extents, 2),
         ];
         for (placement, (extents, element_bytes)) in placements.iter_mut().zip(tensors) {
@@ -296,7 +316,8 @@ impl Random {
     }
 }
 
-/// Returns the placements of Q, K and V in one tensor of `[batch, rows, all heads, head_dim]`.
+/// Returns the placements of Q, K and V in one tensor of `[batch, rows, all heads, head_dim]`: each
+/// as if all had its elements.
 fn parts_of_one_tensor(problem: &Problem) -> [Placement; 3] {
     let Shape {
         heads_q,
@@ -304,17 +325,17 @@ fn parts_of_one_tensor(problem: &Problem) -> [Placement; 3] {
         head_dim,
         ..
     } = problem.shape;
-    let row = head_dim * problem.dtype.bytes();
     let all_heads = heads_q + 2 * heads_kv;
-    let part = |heads: usize, heads_before: usize| Placement {
+    let part = |dtype: Dtype, heads: usize, heads_before: usize| Placement {
         order: Order::Bshd,
-        gaps: [0, 0, (all_heads - heads) * row],
-        offset: heads_before * row,
+        gaps: [0, 0, (all_heads - heads) * head_dim * dtype.bytes()],
+        offset: heads_before * head_dim * dtype.bytes(),
     };
+    let kv_dtype = problem.kv_dtype();
     [
-        part(heads_q, 0),
-        part(heads_kv, heads_q),
-        part(heads_kv, heads_q + heads_kv),
+        part(problem.dtype, heads_q, 0),
+        part(kv_dtype, heads_kv, heads_q),
+        part(kv_dtype, heads_kv, heads_q + heads_kv),
     ]
 }
 

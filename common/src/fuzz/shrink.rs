@@ -104,11 +104,15 @@ fn with_less(case: &Case, n: usize, change: impl Fn(&mut Shape, usize)) -> Vec<C
     smaller
 }
 
-/// Returns cases without one of the properties of sequences as they are served.
+/// Returns cases without one of the properties of sequences as they are served, or without all but
+/// a cache: most variants that read one take nothing else.
 fn serving(case: &Case) -> Vec<Case> {
     let whole = case.problem.shape.serving;
     let without = [
-        Serving::DENSE,
+        Serving {
+            cache: whole.cache,
+            ..Serving::DENSE
+        },
         Serving {
             page_rows: None,
             ..whole
@@ -127,6 +131,10 @@ fn serving(case: &Case) -> Vec<Case> {
         },
         Serving {
             softcap: None,
+            ..whole
+        },
+        Serving {
+            cache: None,
             ..whole
         },
     ];

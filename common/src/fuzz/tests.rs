@@ -1,7 +1,7 @@
 use super::*;
 use crate::placement::{DIMENSIONS, Order, STRIDE_ALIGN};
 use crate::problem::HEAD_DIMS;
-use crate::serving::{Lengths, Serving, Window};
+use crate::serving::{Cache, Lengths, Serving, Window};
 
 const SEED: u64 = 20_261_128;
 
@@ -375,7 +375,7 @@ fn shrinking_ends_when_it_is_stopped_or_has_no_tries_left() {
 #[test]
 fn served_cases_have_every_property_and_are_read_back() {
     let cases: Vec<Case> = (0..400)
-        .map(|index| draw_served(SEED, index, &[Dtype::F16]))
+        .map(|index| draw_served(SEED, index, &[Dtype::F16], None))
         .collect();
     let count = |is: fn(&Serving) -> bool| {
         let servings = cases.iter().map(|case| &case.problem.shape.serving);
@@ -396,9 +396,43 @@ fn served_cases_have_every_property_and_are_read_back() {
 }
 
 #[test]
+fn cases_in_a_cache_have_every_property_and_are_read_back() {
+    let dtypes = [Dtype::F16, Dtype::Bf16];
+    let cases: Vec<Case> = (0..200)
+        .map(|index| draw_served(SEED, index, &dtypes, Some(Cache::E4m3)))
+        .collect();
+    let servings = || cases.iter().map(|case| case.problem.shape.serving);
+    assert!(servings().all(|serving| serving.cache == Some(Cache::E4m3)));
+    let is_plain = |serving: Serving| {
+        Serving {
+            cache: None,
+            ..serving
+        }
+        .is_dense()
+    };
+    assert!(servings().filter(|&serving| is_plain(serving)).count() > 20);
+    assert!(
+        servings()
+            .filter(|serving| serving.page_rows.is_some())
+            .count()
+            > 20
+    );
+    for case in &cases {
+        assert_eq!(case.to_string().parse::<Case>().unwrap(), *case);
+    }
+}
+
+#[test]
+fn a_fault_without_a_cache_is_shrunk_to_none() {
+    let drawn = draw_served(SEED, 3, &[Dtype::F16], Some(Cache::E4m3));
+    let shrunk = shrink(drawn, 1000, |_| Answer::Fails);
+    assert_eq!(shrunk.case.problem.shape.to_string(), "1x1x1x64");
+}
+
+#[test]
 fn a_fault_of_pages_is_shrunk_to_pages_alone() {
     let drawn = (0..1000)
-        .map(|index| draw_served(SEED, index, &[Dtype::F16]))
+        .map(|index| draw_served(SEED, index, &[Dtype::F16], None))
         .find(|case| {
             let serving = case.problem.shape.serving;
             serving.page_rows.is_some() && serving.sinks && serving.window.left.is_some()

@@ -1,6 +1,7 @@
 //! Draws the values of each family.
 
 use super::family::{Family, Tensor};
+use crate::quantise;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -51,6 +52,9 @@ const WIDE_VALUES: i32 = 40;
 const CLAMP: f32 = 1.0;
 /// The bounds of x of scales, which are 2^x, x uniform.
 const SCALE_EXPONENTS: (f64, f64) = (-6.0, 1.0);
+/// The bounds of x of what a cache's scales have beyond those that its largest values need, which is
+/// 2^x, x uniform: without it the heads of a tensor would have about the same.
+const CACHE_EXPONENTS: (f64, f64) = (0.0, 3.0);
 
 /// Random numbers from ChaCha8, made with +, −, ×, ÷ and square root alone: the same bits on every
 /// machine.
@@ -162,6 +166,27 @@ pub(super) struct Drawn {
     pub scales: Option<Vec<f32>>,
 }
 
+impl Drawn {
+    /// Sets the scales of a cache, which hold its largest values and differ from head to head.
+    pub(super) fn with_scales_of_cache(
+        self,
+        seed: u64,
+        tensor: Tensor,
+        [batch, heads, rows, dim]: [usize; 4],
+    ) -> Self {
+        let mut scales = draw_powers(seed, tensor, batch * heads, CACHE_EXPONENTS);
+        let heads_of_values = self.values.par_chunks(rows * dim);
+        scales
+            .par_iter_mut()
+            .zip(heads_of_values)
+            .for_each(|(scale, values)| *scale *= quantise::scale_of(values));
+        Self {
+            values: self.values,
+            scales: Some(scales),
+        }
+    }
+}
+
 /// Draws a tensor of these extents, one stream per batch and head.
 pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4]) -> Drawn {
     let [batch, heads, rows, dim] = extents;
@@ -192,7 +217,7 @@ pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4
             scales: None,
         };
     }
-    let scales = draw_scales(seed, tensor, batch * heads);
+    let scales = draw_powers(seed, tensor, batch * heads, SCALE_EXPONENTS);
     for (head_values, &scale) in values.chunks_mut(rows * dim).zip(&scales) {
         change(head_values, |value| value * scale);
     }
@@ -202,9 +227,9 @@ pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4
     }
 }
 
-fn draw_scales(seed: u64, tensor: Tensor, count: usize) -> Vec<f32> {
+/// Draws powers 2^x, x uniform between these bounds.
+fn draw_powers(seed: u64, tensor: Tensor, count: usize, (low, high): (f64, f64)) -> Vec<f32> {
     let mut stream = Stream::new(seed, Family::RandomScales, Purpose::Scales(tensor), 0);
-    let (low, high) = SCALE_EXPONENTS;
     (0..count)
         .map(|_| two_to(low + (high - low) * stream.uniform()) as f32)
         .collect()

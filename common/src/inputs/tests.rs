@@ -1,7 +1,7 @@
 use super::*;
 use crate::format::Format;
 use crate::problem::{Mask, Shape};
-use crate::serving::Serving;
+use crate::serving::{Cache, Serving};
 
 fn problem(dtype: Dtype) -> Problem {
     let shape = Shape {
@@ -139,6 +139,24 @@ fn random_scales_differ_within_their_bounds() {
         assert!((2f32.powi(-6)..=2.0).contains(scale), "{scales:?}");
     }
     assert!(scales.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn scales_of_a_cache_hold_its_values_and_differ() {
+    let cached = problem(Dtype::Bf16).in_cache(Some(Cache::E4m3)).unwrap();
+    let Inputs { q, k, v, .. } = Inputs::generate(&cached, Family::Normal, 1);
+    assert_eq!((q.dtype, q.scales.len()), (Dtype::Bf16, 0));
+    for operand in [&k, &v] {
+        assert_eq!((operand.dtype, operand.scales.len()), (Dtype::E4m3, 4));
+        let least = operand.scales.iter().copied().fold(f32::INFINITY, f32::min);
+        let most = operand.scales.iter().copied().fold(0.0, f32::max);
+        assert!(most > 1.5 * least, "{:?}", operand.scales);
+        let errors = operand.dequantised().into_iter().zip(unrounded(operand));
+        let worst = errors.map(|(code, &value)| (code - f64::from(value)).abs());
+        // Half of a step, which is at most an eighth of a value, and these are below 4.8.
+        assert!(worst.fold(0.0, f64::max) <= 0.3);
+    }
+    assert_ne!(k.scales, v.scales);
 }
 
 #[test]

@@ -47,16 +47,19 @@ pub fn counters(attention: &'static dyn Attention) -> Snapshot {
     let dtype = if has_f16 { Dtype::F16 } else { Dtype::E4m3 };
     for (shape, mask) in COUNTED {
         let sizes = parse_shape(shape).expect("it is a named shape");
-        let problem = Problem::new(sizes, dtype, mask).expect("named shapes are valid");
+        let named = Problem::new(sizes, dtype, mask).expect("named shapes are valid");
         let name = match mask {
             Mask::Full => shape.to_string(),
             Mask::Causal => format!("{shape} causal"),
         };
-        let staged = Staged::new(
-            &Inputs::generate(&problem, Family::Normal, 0),
-            Layout::Packed,
-        );
         for variant in stage.family_variants() {
+            let problem = named
+                .in_cache(stage.cache_of(variant))
+                .expect("a cache is for f16 and for these head sizes");
+            let staged = Staged::new(
+                &Inputs::generate(&problem, Family::Normal, 0),
+                Layout::Packed,
+            );
             let prepared = stage
                 .prepare(variant, &problem)
                 .unwrap_or_else(|unsupported| panic!("{unsupported}"));

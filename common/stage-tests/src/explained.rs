@@ -7,6 +7,7 @@ use common::check::{Target, check, failures};
 use common::explain::{Investigated, investigate};
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, parse_shape};
+use common::serving::Cache;
 use common::stage::{Attention, LoadedStage};
 use emulator::trace::{Does, Step};
 use emulator::{Place, Schedule};
@@ -20,13 +21,35 @@ struct Case {
 }
 
 /// Returns the problems of a variant: those of every stage and, if it takes them, sequences as they
-/// are served.
+/// are served; of one that reads a cache all with K and V in such.
 fn cases_of(stage: &LoadedStage, variant: &str) -> Vec<Case> {
     let mut cases = Vec::from(cases());
     if serves(stage, variant) {
         cases.extend(served_cases());
     }
-    cases
+    match stage.cache_of(variant) {
+        None => cases,
+        cache => cases
+            .iter()
+            .filter_map(|plain| plain.in_cache(cache))
+            .collect(),
+    }
+}
+
+impl Case {
+    /// Returns the case with K and V in a cache; `None` where there is no such problem.
+    fn in_cache(&self, cache: Option<Cache>) -> Option<Self> {
+        let problem = self.problem.in_cache(cache).ok()?;
+        Some(Self {
+            name: format!(
+                "{} {} {} {}:0",
+                problem.shape, problem.dtype, problem.mask, self.family
+            ),
+            problem,
+            family: self.family,
+            inputs: Inputs::generate(&problem, self.family, 0),
+        })
+    }
 }
 
 /// Returns windows that begin behind the first tile, sinks, capped scores, sequences without a key,

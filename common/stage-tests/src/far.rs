@@ -8,7 +8,7 @@ use common::image::Layout;
 use common::inputs::{Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::reference;
-use common::stage::{Attention, LoadedStage};
+use common::stage::{Attention, Kernel, LoadedStage};
 use common::verdict::GateId;
 use emulator::Schedule;
 use std::sync::Arc;
@@ -41,6 +41,12 @@ fn inputs(
         }),
         v: operand(shape.kv_extents(), &|key, _| v(key)),
     }
+}
+
+/// Returns whether a kernel takes [`inputs`], of which no cache holds keys that differ by one step.
+fn takes_inputs(stage: &LoadedStage, kernel: &Kernel) -> bool {
+    let is_cached = stage.attention.cache(kernel).is_some();
+    (kernel.dtype, kernel.head_dim) == (Dtype::F16, 64) && !is_cached
 }
 
 fn value_or_0(values: [f32; 2], column: usize) -> f32 {
@@ -104,7 +110,7 @@ pub fn far_log_sum_exps(attention: &'static dyn Attention) {
         let variants = stage
             .kernels
             .iter()
-            .filter(|kernel| kernel.lse && kernel.dtype == Dtype::F16 && kernel.head_dim == 64);
+            .filter(|kernel| kernel.lse && takes_inputs(&stage, kernel));
         for kernel in variants {
             let launched =
                 launch(&stage, &kernel.variant, &staged, target).expect("the emulator runs it");
@@ -149,7 +155,7 @@ pub fn far_maxima(attention: &'static dyn Attention) {
         }
     }
     for kernel in &stage.kernels {
-        if kernel.dtype != Dtype::F16 || kernel.head_dim != 64 {
+        if !takes_inputs(&stage, kernel) {
             continue;
         }
         for case in &cases {

@@ -7,14 +7,18 @@ use common::tier0::{Case, cases, extremes, others, served};
 use emulator::Schedule;
 use rayon::prelude::*;
 
-/// Runs every case on `variant` that the device can run. Returns one line per gate that failed or
-/// case that did not run; empty means green.
+/// Runs every case on `variant` that the device can run, of one that reads a cache with K and V in
+/// such. Returns one line per gate that failed or case that did not run; empty means green.
 pub(crate) fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
-    let mut traced = cases();
+    let mut plain = cases();
     if serves(stage, variant) {
-        traced.extend(served());
+        plain.extend(served());
     }
-    let untraced: Vec<Case> = extremes().into_iter().chain(others()).collect();
+    let plain_untraced = extremes().into_iter().chain(others());
+    let cache = stage.cache_of(variant);
+    let as_read = |case: Case| case.in_cache(cache);
+    let traced: Vec<Case> = plain.into_iter().filter_map(as_read).collect();
+    let untraced: Vec<Case> = plain_untraced.filter_map(as_read).collect();
     let traced_failures = traced
         .par_iter()
         .flat_map_iter(|case| failures_on(stage, variant, case, case.schedules));

@@ -12,6 +12,7 @@ use common::problem::{
     parse_shape,
 };
 use common::resources::KernelFacts;
+use common::serving::Cache;
 use common::suppression;
 use results::judge::claims::comparisons;
 use results::judge::list::{Grouped, distinct, grouped, joined};
@@ -378,10 +379,14 @@ impl<'a> Cases<'a> {
         cases
     }
 
-    /// Adds a case unless it is not wanted or already there. `mode` is that of the emulator, where
-    /// [`Mode::Both`] stands for what a GPU is to be compared on. Traced cases must be added first:
-    /// they include everything that a plain run checks.
-    fn add(&mut self, problem: Problem, source: Source, mode: Mode) {
+    /// Adds a case unless it is not wanted or already there, with K and V in the cache that the
+    /// variant reads, if it reads one. `mode` is that of the emulator, where [`Mode::Both`] stands
+    /// for what a GPU is to be compared on. Traced cases must be added first: they include everything
+    /// that a plain run checks.
+    fn add(&mut self, plain: Problem, source: Source, mode: Mode) {
+        let Some(problem) = self.as_read(plain) else {
+            return;
+        };
         let is_planned = self
             .planned
             .iter()
@@ -464,13 +469,25 @@ impl<'a> Cases<'a> {
         first == Some(dtype)
     }
 
+    /// Returns a problem of a tier with K and V in the cache that the variant reads, if it reads one;
+    /// `None` where there is no such problem. What was given stays as it is.
+    fn as_read(&self, problem: Problem) -> Option<Problem> {
+        if self.request.has_problems() || self.request.file.is_some() {
+            return Some(problem);
+        }
+        match self.variant.and_then(|(_, variant)| variant.cache) {
+            None => Some(problem),
+            cache => problem.in_cache(cache).ok(),
+        }
+    }
+
     fn is_wanted(&self, problem: &Problem) -> bool {
         if !self.request.cases.problems.include(problem) {
             return false;
         }
         match self.variant {
             Some((stage, variant)) => {
-                is_due(stage, variant, problem.dtype) && (problem.is_dense() || variant.serves)
+                is_due(stage, variant, problem.dtype) && variant.takes_shape(&problem.shape)
             }
             None => problem.is_dense(),
         }
@@ -870,9 +887,12 @@ pub fn plan(
 /// Returns the reason why no case is left to run.
 fn why_nothing(all: &[StageMeta], request: &Request, picked: &[Picked<'_>]) -> SelectError {
     let mut shapes = request.cases.problems.shapes.iter();
-    let serves = picked.iter().any(|(_, variant)| variant.serves);
-    if let Some(shape) = shapes.find(|shape| !shape.is_dense() && !serves) {
-        return none_serves(all, shape);
+    let is_refused = |shape: &&Shape| {
+        let mut variants = picked.iter().map(|(_, variant)| variant);
+        !variants.any(|variant| variant.takes_shape(shape))
+    };
+    if let Some(shape) = shapes.find(is_refused) {
+        return none_takes(all, picked, shape);
     }
     let dtypes = or_all(&request.cases.problems.dtypes, &Dtype::ALL);
     let has_dtype = picked
@@ -901,16 +921,40 @@ fn why_nothing(all: &[StageMeta], request: &Request, picked: &[Picked<'_>]) -> S
     ))
 }
 
-/// Returns the refusal of a shape that no chosen variant takes, and the stages that do.
+/// Returns the refusal of a shape that no chosen variant takes, and the variants or stages that do.
+fn none_takes(all: &[StageMeta], picked: &[Picked<'_>], shape: &Shape) -> SelectError {
+    let takes = |variant: &VariantMeta| variant.takes_shape(shape);
+    let name = shape.name();
+    let Some(cache) = shape.serving.cache.map(Cache::name) else {
+        if picked.iter().any(|(_, variant)| variant.cache.is_none()) {
+            return none_serves(all, shape);
+        }
+        return SelectError(format!(
+            "no case is left to run: the chosen variants read K and V in a cache alone, and {name} \
+             has none; choose others"
+        ));
+    };
+    if picked.iter().any(|(_, variant)| variant.serves) {
+        let variants = all.iter().flat_map(|stage| &stage.variants);
+        let taking = variants.filter(|variant| takes(variant));
+        return SelectError(format!(
+            "no case is left to run: no chosen variant reads K and V in {cache}, as {name} has \
+             them; --variants {} takes it",
+            joined(taking.map(|variant| variant.name.as_str()), " or ")
+        ));
+    }
+    none_serves(all, shape)
+}
+
+/// Returns the refusal of a shape that is not dense, and the stages that take it.
 fn none_serves(all: &[StageMeta], shape: &Shape) -> SelectError {
-    let serving = all
-        .iter()
-        .filter(|stage| stage.variants.iter().any(|variant| variant.serves));
+    let takes = |variant: &VariantMeta| variant.takes_shape(shape);
+    let taking = all.iter().filter(|stage| stage.variants.iter().any(takes));
     SelectError(format!(
         "no case is left to run: the chosen stages take dense tensors with a head_dim of 64 or 128 \
          alone, not {}; --stages {} takes it",
         shape.name(),
-        joined(serving.map(|stage| stage.id.as_str()), " or ")
+        joined(taking.map(|stage| stage.id.as_str()), " or ")
     ))
 }
 

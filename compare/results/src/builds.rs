@@ -51,6 +51,7 @@ fn build(stage: &LoadedStage) -> StageMeta {
                 name: name.to_string(),
                 family: first.family.clone(),
                 serves: stage.attention.serves(first),
+                cache: stage.attention.cache(first),
                 kernels: runnable.iter().map(|kernel| built(stage, kernel)).collect(),
             });
         }

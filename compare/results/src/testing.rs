@@ -158,6 +158,7 @@ fn variant(family: &str) -> VariantMeta {
     VariantMeta {
         family: family.to_string(),
         serves: false,
+        cache: None,
         kernels: instances(&name, &DTYPES),
         name,
     }

@@ -195,6 +195,7 @@ fn contender((stage, variant): &Picked<'_>, dtypes: &[Dtype]) -> Contender {
         subject: stage.subject(&variant.name),
         dtypes: or_all(&taken, dtypes).to_vec(),
         serves: variant.serves,
+        cache: variant.cache,
     }
 }
 

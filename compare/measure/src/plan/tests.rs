@@ -751,6 +751,65 @@ fn served_cases_are_those_of_variants_that_take_them() {
     assert!(served.all(|case| case.subject == subject));
 }
 
+/// Returns the ladder, whose second stage has a variant that reads a cache and nothing else.
+fn ladder_with_cache() -> Vec<StageMeta> {
+    let mut stages = ladder();
+    let variant = &mut stages[1].variants[0];
+    (variant.serves, variant.cache) = (true, Some(Cache::E4m3));
+    stages
+}
+
+#[test]
+fn a_variant_that_reads_a_cache_has_the_cases_of_others_in_it() {
+    let stages = ladder_with_cache();
+    let subject = stages[1].subject(&stages[1].variants[0].name);
+    let planned = plan(&stages, &request(), Emulated).unwrap();
+    let mut own = planned.cases.iter().filter(|case| case.subject == subject);
+    assert!(own.clone().count() > 20);
+    let is_cached = |case: &PlannedCase| case.problem.shape.serving.cache.is_some();
+    assert!(own.all(|case| is_cached(case) && case.problem.dtype != E4m3));
+    let mut others = planned.cases.iter().filter(|case| case.subject != subject);
+    assert!(!others.any(is_cached));
+}
+
+#[test]
+fn a_shape_with_a_cache_is_of_the_variants_that_read_it() {
+    let stages = ladder_with_cache();
+    let in_cache = request().shapes(["1x1x32x64+cache=e4m3"]);
+    let planned = plan(&stages, &in_cache, Emulated).unwrap();
+    let subject = stages[1].subject(&stages[1].variants[0].name);
+    assert!(planned.cases.iter().all(|case| case.subject == subject));
+    let of_first = Request {
+        chosen: Chosen {
+            stages: vec![stages[0].id.clone()],
+            ..Chosen::default()
+        },
+        ..in_cache
+    };
+    let message = refusal(&stages, &of_first);
+    let words = format!(
+        "not 1x1x32x64+cache=e4m3; --stages {} takes it",
+        stages[1].id
+    );
+    assert!(message.contains(&words), "{message}");
+}
+
+#[test]
+fn a_dense_shape_is_refused_by_a_variant_that_reads_a_cache_alone() {
+    let stages = ladder_with_cache();
+    let name = stages[1].variants[0].name.clone();
+    let dense = Request {
+        chosen: Chosen {
+            variants: vec![name],
+            ..Chosen::default()
+        },
+        ..request().shapes(["mission"])
+    };
+    let message = refusal(&stages, &dense);
+    let words = "the chosen variants read K and V in a cache alone, and mission has none";
+    assert!(message.contains(words), "{message}");
+}
+
 #[test]
 fn a_plan_without_cases_is_an_error() {
     let no_case = request().families([Family::ZeroHead]).dtypes([F16]);

@@ -7,8 +7,9 @@ use common::device::BackendKind;
 use common::inputs::Family;
 use common::limits::DeviceLimits;
 use common::metric::Metric;
-use common::problem::{Dtype, Mask};
+use common::problem::{Dtype, Mask, Shape};
 use common::resources::{KernelFacts, PtxasEntry};
+use common::serving::Cache;
 pub use common::stage::Role;
 use common::verdict::GateId;
 use serde::de::Error;
@@ -89,6 +90,8 @@ pub struct VariantMeta {
     pub family: String,
     /// Whether it takes sequences as they are served.
     pub serves: bool,
+    /// The type of K and V that it reads, and no other, where it is not that of Q.
+    pub cache: Option<Cache>,
     /// One instance per element type and head size, without those that the device refuses.
     pub kernels: Vec<KernelBuild>,
 }
@@ -121,6 +124,11 @@ impl VariantMeta {
     /// Returns whether a claim about `family` is about it.
     pub fn is_of(&self, family: &str) -> bool {
         self.family == family || self.name == family
+    }
+
+    /// Returns whether it takes the sequences of a shape, with K and V in the type that they have.
+    pub fn takes_shape(&self, shape: &Shape) -> bool {
+        (shape.is_dense() || self.serves) && shape.serving.cache == self.cache
     }
 
     /// Returns whether it has an instance for an element type.

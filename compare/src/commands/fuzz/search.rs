@@ -3,6 +3,7 @@
 
 use common::fuzz::{self, Answer, Case};
 use common::problem::Dtype;
+use common::serving::Cache;
 use common::verdict::{GateId, GateResult};
 use measure::sink::ExecuteError;
 use results::table::Subject;
@@ -112,6 +113,8 @@ pub struct Contender {
     pub dtypes: Vec<Dtype>,
     /// Whether it takes sequences as they are served.
     pub serves: bool,
+    /// The type of K and V that it reads, where it is not that of Q.
+    pub cache: Option<Cache>,
 }
 
 /// A search for cases that fail.
@@ -196,7 +199,7 @@ impl Search {
         Trial {
             subject: contender.subject.clone(),
             case: if contender.serves {
-                fuzz::draw_served(self.seed, index, &contender.dtypes)
+                fuzz::draw_served(self.seed, index, &contender.dtypes, contender.cache)
             } else {
                 fuzz::draw(self.seed, index, &contender.dtypes)
             },

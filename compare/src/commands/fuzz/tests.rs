@@ -93,6 +93,7 @@ fn contender(subject: &str) -> Contender {
         subject: subject.into(),
         dtypes: Dtype::ALL.to_vec(),
         serves: false,
+        cache: None,
     }
 }
 

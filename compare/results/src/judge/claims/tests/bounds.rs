@@ -362,6 +362,7 @@ fn variants(family: &str, presets: &[&str]) -> Vec<VariantMeta> {
             name: format!("{family}-{preset}"),
             family: family.into(),
             serves: false,
+            cache: None,
             kernels: instances(preset, &Dtype::ALL),
         })
         .collect()
