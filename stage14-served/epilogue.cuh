@@ -23,10 +23,11 @@ __device__ __forceinline__ void store_lse(const AttentionServed &served, const I
 
 // O of an item, from the products of all its tiles, in the place of the warp's rows of Q, which nobody reads any more; and the copy from
 // there to global memory, which goes on while the warp does. Of rows that are followed by another sequence's only the sequence's own are
-// copied, by the warp itself.
+// copied, by the warp itself. `value_scale`: of V, if it is in E4M3.
 template <class Preset>
 __device__ __forceinline__ void start_store(const AttentionServed &served, typename Preset::Shared &smem, int slot, int warp, int lane,
-                                            float (&o_acc)[Preset::HEAD_DIM / 2], attn::RowState (&state)[2], float scale_log2) {
+                                            float (&o_acc)[Preset::HEAD_DIM / 2], attn::RowState (&state)[2], float scale_log2,
+                                            float value_scale) {
     using Element = typename Preset::Element;
     const AttentionLaunch &launch = served.launch;
     const Item item = smem.items[slot];
@@ -44,7 +45,7 @@ __device__ __forceinline__ void start_store(const AttentionServed &served, typen
         // Under a sink far above all scores the weight of the keys is subnormal, which exp2_approx flushes to 0, and bf16 holds
         // outputs down to 2^-133: two roots are normal.
         const float root = attn::exp2_approx(0.5f * (keys.max - state[half].max));
-        factor[half] = root * state[half].inverse_sum() * root;
+        factor[half] = (Preset::WIDENS ? root * value_scale : root) * state[half].inverse_sum() * root;
     }
     attn::scale_rows(o_acc, factor);
     auto &tile = smem.row_tiles[slot];

@@ -1,5 +1,6 @@
 // Stage 14: stage 13's packed tiles for sequences as they are served, each with its own length, one after the other or in pages, under
-// windows, with sinks and capped scores. What the host does not know, such as how many items there are, blocks read on the device.
+// windows, with sinks and capped scores; K and V may be in E4M3. What the host does not know, such as how many items there are, blocks
+// read on the device.
 // Launched as min(items at most, multiprocessors) blocks in x: the schedule says which of them takes what.
 
 #include <attn/observe.cuh>
@@ -8,6 +9,7 @@
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/served.cuh>
 #include <attn/wgmma_tile.cuh>
+#include "codes.cuh"
 #include "epilogue.cuh"
 #include "loader.cuh"
 #include "presets.cuh"
@@ -21,7 +23,10 @@ struct Preset : Choice {
     static constexpr int HEAD_DIM = HEAD_DIM_, CONSUMERS = Choice::CONSUMERS, BLOCK_N = Choice::BLOCK_N;
     static constexpr int ROW_SLOTS = 2; // tiles of rows: Q on its way or in use, O on its way out
     static constexpr int FOUND_SLOTS = 2; // items that the loader will ask for next
-    static constexpr int THREADS = (CONSUMERS + 1) * 128, WARPS = CONSUMERS * 4, BLOCK_M = WARPS * 16; // WARPS: that compute
+    static constexpr int WIDENERS = Choice::WIDENERS; // warpgroups that widen codes of K and V, if these are in E4M3
+    static constexpr bool WIDENS = WIDENERS > 0, REDISTRIBUTES = CONSUMERS > 1 || WIDENS; // registers, between warpgroups
+    static constexpr int THREADS = (CONSUMERS + 1 + WIDENERS) * 128, WARPS = CONSUMERS * 4, BLOCK_M = WARPS * 16; // WARPS: that compute
+    static constexpr int MENDERS = WIDENS ? WIDENERS * 4 : 1; // warps that write tiles of keys, or clear rows of them
     using RowTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Shared {
@@ -30,7 +35,8 @@ struct Preset : Choice {
         Ring<ROW_SLOTS> rows;
         Ring<Choice::K_SLOTS> k;
         Ring<Choice::V_SLOTS> v;
-        attn::Mbarrier landed[Choice::V_SLOTS]; // TMA has written a tile of V that the mender then makes full
+        // Where tiles of keys are before consumers get them.
+        std::conditional_t<WIDENS, Codes<HEAD_DIM, BLOCK_N, Choice::CODE_SLOTS>, Landing<Choice::V_SLOTS>> landing;
         Item items[ROW_SLOTS]; // what the rows are
         Ring<FOUND_SLOTS> found;
         Item found_items[FOUND_SLOTS];
@@ -42,7 +48,8 @@ struct Preset : Choice {
     static_assert(Choice::K_SLOTS >= 2 && Choice::V_SLOTS >= 2, "a tile lands while another is read");
     static_assert(ROW_SLOTS >= 2, "a slot is freed when the next item has begun");
     static_assert(!Choice::PINGPONG || CONSUMERS == 2, "two take turns");
-    static_assert(CONSUMERS == 1 || Choice::LOADER_REGISTERS + CONSUMERS * Choice::CONSUMER_REGISTERS <= attn::registers_of_launch(THREADS),
+    static_assert(!REDISTRIBUTES || Choice::LOADER_REGISTERS + CONSUMERS * Choice::CONSUMER_REGISTERS
+                                            + WIDENERS * Choice::WIDENER_REGISTERS <= attn::registers_of_launch(THREADS),
                   "a take would never end");
 };
 
@@ -54,8 +61,13 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
     const AttentionParams &params = served.launch.params;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32; // consumers come first
     const float softcap = served.serving.softcap; // scores are divided by it, if it is not 0, and their tangents multiplied
-    const float scale = (softcap != 0.0f ? softcap : params.softmax_scale) * attn::LOG2_E;
-    const float scale_log2[2] = {scale, scale}; // of the thread's two rows
+    float key_scale = 1.0f, value_scale = 1.0f; // of the item's K and V, where these are codes
+    const auto score_scale = [&] {
+        if constexpr (Preset::WIDENS) return params.softmax_scale * key_scale;
+        else return params.softmax_scale;
+    };
+    float scale = (softcap != 0.0f ? softcap : score_scale()) * attn::LOG2_E;
+    float scale_log2[2] = {scale, scale}; // of the thread's two rows
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
@@ -110,7 +122,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
     };
     const auto store = [&] {
         release_stored();
-        start_store<Preset>(served, smem, rows.slot(), warp, lane, o_acc, state, scale);
+        start_store<Preset>(served, smem, rows.slot(), warp, lane, o_acc, state, scale, value_scale);
         stored = rows.slot();
     };
     // Tiles, from this one down to `first`, that no row of the warpgroup sees.
@@ -132,10 +144,16 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         smem.rows.wait_full(rows);
         const Item &item = smem.items[rows.slot()];
         if (item.key_tiles == Item::NO_MORE) break;
+        if constexpr (Preset::WIDENS) {
+            key_scale = attn::scale_of(params.k, params.heads_kv, item.sequence, item.head_kv);
+            value_scale = attn::scale_of(params.v, params.heads_kv, item.sequence, item.head_kv);
+            scale = (softcap != 0.0f ? softcap : score_scale()) * attn::LOG2_E;
+            scale_log2[0] = scale_log2[1] = scale;
+        }
         const KeyRange to_any = keys_of_any_row(served, item, consumer);
  ATTN_PLACES(at, item.sequence, item.head_of(warp), item.row_of(warp) + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
         const auto mask_and_softmax = [&](int tile) {
-            if (softcap != 0.0f) cap_scores(s, params.softmax_scale / softcap);
+            if (softcap != 0.0f) cap_scores(s, score_scale() / softcap);
             // Computed again for each exact tile: kept over the loop it would take registers that three warpgroups do not have.
             const KeyRange to_all = keys_of_all_rows(served, item, consumer);
             if (tile * BLOCK_N < to_all.begin || (tile + 1) * BLOCK_N > to_all.end) {
@@ -255,36 +273,46 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) {
-        smem.rows.init(Preset::WARPS + 1); // each stores its own; and the mender
-        smem.k.init(Preset::WARPS);
-        smem.v.init(Preset::WARPS);
+        smem.rows.init(Preset::WARPS + Preset::MENDERS); // each of the former stores its own
+        smem.k.init(Preset::WARPS, Preset::MENDERS);
+        smem.v.init(Preset::WARPS, Preset::MENDERS);
         smem.found.init(1);
-        for (auto &barrier : smem.landed) attn::mbarrier_init(&barrier, 1);
+        smem.landing.init(Preset::MENDERS);
         attn::fence_mbarrier_init();
     }
     // The barriers are initialised.
     __syncthreads();
+    if (Preset::WIDENS && warpgroup > Preset::CONSUMERS) {
+        if constexpr (Preset::WIDENS) widen<Preset>(smem, threadIdx.x - (Preset::CONSUMERS + 1) * 128);
+        return;
+    }
     if (warpgroup == Preset::CONSUMERS) {
-        if constexpr (Preset::CONSUMERS > 1) attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        if constexpr (Preset::REDISTRIBUTES) attn::give_registers_back<Preset::LOADER_REGISTERS>();
         const int warp = __shfl_sync(0xffffffffu, threadIdx.x % 128 / 32, 0);
         if (warp == 0) load<Preset>(served, smem);
-        if (warp == 1) mend<Preset>(smem);
+        if constexpr (!Preset::WIDENS) {
+            if (warp == 1) mend<Preset>(smem);
+        }
         if (warp == 2) find_items<Preset>(served, smem);
     } else {
-        if constexpr (Preset::CONSUMERS > 1) attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        if constexpr (Preset::REDISTRIBUTES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         consume<Preset>(served, smem, warpgroup);
     }
 }
 
-// Rows x keys of a tile; served-128x128 has 192 rows at head_dim 64.
+// Rows x keys of a tile; served-128x128 has 192 rows at head_dim 64. Those that are cached take codes.
 template <class Element, int HEAD_DIM>
 using Served128x128 = Preset<Element, HEAD_DIM, std::conditional_t<HEAD_DIM == 64, Wide192, Pingpong128x128>>;
 template <class Element, int HEAD_DIM>
 using Served192x64 = Preset<Element, HEAD_DIM, std::conditional_t<HEAD_DIM == 64, Narrow192x64, Wide192x64>>;
 template <class Element, int HEAD_DIM> using Served64x128 = Preset<Element, HEAD_DIM, Decode64x128<HEAD_DIM>>;
+template <class Element, int HEAD_DIM> using Cached128x128 = Preset<Element, HEAD_DIM, Widened128x128>;
+template <class Element, int HEAD_DIM> using Cached64x128 = Preset<Element, HEAD_DIM, WidenedDecode64x128>;
 
 } // namespace
 
 ATTN_SERVED_VARIANT(served, served_128x128, Served128x128)
 ATTN_SERVED_VARIANT(served, served_64x128, Served64x128)
 ATTN_SERVED_VARIANT(served, served_192x64, Served192x64)
+ATTN_SERVED_VARIANT(cached, cached_64x128, Cached64x128)
+ATTN_SERVED_VARIANT(cached, cached_128x128, Cached128x128)

@@ -20,15 +20,15 @@ struct Place {
 };
 static_assert(std::is_trivially_default_constructible_v<Place<2>>, "first() says where it starts");
 
-// The barriers of tiles that are used again and again. A slot is full when TMA has written it, or when the thread has arrived that wrote
-// it or has nothing to write, and empty when all that read it have arrived.
+// The barriers of tiles that are used again and again. A slot is full when TMA has written it, or when all have arrived that wrote it or
+// have nothing to write, and empty when all that read it have arrived.
 template <int SLOTS>
 struct Ring {
     attn::Mbarrier full[SLOTS], empty[SLOTS];
 
-    // By one thread, before any other uses it. `readers`: how many arrive.
-    __device__ __forceinline__ void init(int readers) {
-        for (auto &barrier : full) attn::mbarrier_init(&barrier, 1);
+    // By one thread, before any other uses it. `readers`: how many arrive when they have read; `writers`: likewise, when they have written.
+    __device__ __forceinline__ void init(int readers, int writers = 1) {
+        for (auto &barrier : full) attn::mbarrier_init(&barrier, writers);
         for (auto &barrier : empty) attn::mbarrier_init(&barrier, readers);
     }
     // The slot is full.
@@ -77,6 +77,7 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
     auto rows = Place<Preset::ROW_SLOTS>::first();
     auto k = Place<Preset::K_SLOTS>::first();
     auto v = Place<Preset::V_SLOTS>::first();
+    auto codes = Place<Preset::WIDENS ? Preset::CODE_SLOTS : 1>::first();
 #pragma unroll 1
     for (;; found.advance()) {
         smem.found.wait_full(found);
@@ -112,20 +113,42 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
                 }
             }
             const auto copy = [&](auto &to, const AttentionTensorMap &map, attn::Mbarrier *barrier) {
-                if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(barrier, Preset::KvTile::BYTES);
+                if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(barrier, to.BYTES);
                 if (lane * box_rows < BLOCK_N) to.load(map, barrier, row, item.head_kv, batch, lane * box_rows);
             };
-            // Every consumer has read the slot's tile before.
-            smem.k.wait_empty(k);
-            copy(smem.k_tiles[k.slot()], launch.k, &smem.k.full[k.slot()]);
-            k.advance();
-            smem.v.wait_empty(v);
-            const bool is_whole = tile < highest_tile || item.template keys_of_highest_tile<Preset>() >= BLOCK_N;
-            copy(smem.v_tiles[v.slot()], launch.v, is_whole ? &smem.v.full[v.slot()] : &smem.landed[v.slot()]);
-            v.advance();
+            if constexpr (Preset::WIDENS) {
+                const auto copy_codes = [&](const AttentionTensorMap &map) {
+                    // The widening warps have read the slot's codes before.
+                    smem.landing.ring.wait_empty(codes);
+                    copy(smem.landing.tiles[codes.slot()], map, &smem.landing.ring.full[codes.slot()]);
+                    codes.advance();
+                };
+                copy_codes(launch.k);
+                copy_codes(launch.v);
+            } else {
+                // Every consumer has read the slot's tile before.
+                smem.k.wait_empty(k);
+                copy(smem.k_tiles[k.slot()], launch.k, &smem.k.full[k.slot()]);
+                k.advance();
+                smem.v.wait_empty(v);
+                const bool is_whole = tile < highest_tile || item.template keys_of_highest_tile<Preset>() >= BLOCK_N;
+                copy(smem.v_tiles[v.slot()], launch.v, is_whole ? &smem.v.full[v.slot()] : &smem.landing.landed[v.slot()]);
+                v.advance();
+            }
         }
     }
 }
+
+// Barriers that tell the mender of tiles of V which it makes full.
+template <int SLOTS>
+struct Landing {
+    attn::Mbarrier landed[SLOTS]; // TMA has written the tile
+
+    // By one thread, before any other uses it. One mender asks.
+    __device__ __forceinline__ void init(int) {
+        for (auto &barrier : landed) attn::mbarrier_init(&barrier, 1);
+    }
+};
 
 // Mender: V of the sequence's last tile has rows that are not its own, behind its end: a neighbour's, or what nobody ever wrote. Their
 // probabilities are zero, and 0 * NaN would reach the output. TMA fills with zeros behind the tensor's end alone, so a warp clears them,
@@ -146,7 +169,7 @@ __device__ __forceinline__ void mend(typename Preset::Shared &smem) {
         if (key_tiles == Item::NO_MORE) return;
         if (key_tiles > 0 && valid < BLOCK_N) {
             // TMA has written the tile.
-            attn::mbarrier_wait_tx(&smem.landed[slot], parities >> slot & 1);
+            attn::mbarrier_wait_tx(&smem.landing.landed[slot], parities >> slot & 1);
             parities ^= 1 << slot;
 #pragma unroll 1
             for (int chunk = valid * CHUNKS + lane; chunk < BLOCK_N * CHUNKS; chunk += 32) {

@@ -13,6 +13,8 @@ struct Defaults {
     static constexpr bool PINGPONG = true;         // warpgroups start products in turns: one multiplies, one has its exponentials
     // Of a loading and of a computing thread: those of the launch, redistributed. One warpgroup has enough of them as they are.
     static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
+    // For K and V in E4M3: the warpgroups that widen their codes, with their registers, and the tiles of codes on their way.
+    static constexpr int WIDENERS = 0, WIDENER_REGISTERS = 0, CODE_SLOTS = 0;
 };
 
 // Rows x keys of a tile.
@@ -39,6 +41,18 @@ template <int HEAD_DIM>
 struct Decode64x128 : Defaults {
     static constexpr int CONSUMERS = 1, K_SLOTS = HEAD_DIM == 64 ? 6 : 3, V_SLOTS = K_SLOTS;
     static constexpr bool PINGPONG = false;
+};
+
+// From codes. The registers of 128 threads at the launch are few.
+struct Widened128x128 : Wide192 {
+    static constexpr int CONSUMERS = 2, K_SLOTS = 2, V_SLOTS = 2, WIDENERS = 1, CODE_SLOTS = 2;
+    static constexpr int CONSUMER_REGISTERS = 200, WIDENER_REGISTERS = 72;
+};
+// For decode, where a tile of codes is there in half of the time: two warpgroups keep up with them.
+struct WidenedDecode64x128 : Defaults {
+    static constexpr int CONSUMERS = 1, WIDENERS = 2, CODE_SLOTS = 4;
+    static constexpr bool PINGPONG = false;
+    static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 240, WIDENER_REGISTERS = 112;
 };
 
 } // namespace

@@ -484,6 +484,12 @@ pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
             "64x32:8x1:8192x128+packed=even:100:4+page=64",
         ),
         named(
+            "fp8_cache",
+            Served,
+            CAUSAL,
+            "64x32:8x1:8192x128+packed=even:100:4+page=64+cache=e4m3",
+        ),
+        named(
             "mixed",
             Served,
             CAUSAL,

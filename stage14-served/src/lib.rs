@@ -1,10 +1,11 @@
 //! Stage 14: stage 13's packed tiles for sequences as they are served: each with its own number of
 //! queries and keys, one after the other in one tensor, padded or in pages, under windows, with
-//! sinks and capped scores.
+//! sinks and capped scores, and with K and V in E4M3.
 
 use common::claim::{Base, Claim, Relation, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem};
+use common::serving::Cache;
 use common::stage::{Artifacts, Attention, Kernel, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -36,7 +37,13 @@ const AS_SERVED: &[Where] = &[
     Where::new("mixed", Dtype::Bf16, Mask::Causal),
 ];
 
+/// Decoding from pages whose keys and values have a byte each.
+const FROM_CODES: &[Where] = &[Where::new("fp8_cache", Dtype::Bf16, Mask::Causal)];
+
 const MISSION: &[Where] = &[Where::new("mission", Dtype::F16, Mask::Full)];
+
+/// The family that reads K and V in E4M3.
+const CACHED: &str = "cached";
 
 /// The rows of a tile that a warp has: at least that many of each query head.
 const WARP_ROWS: usize = 16;
@@ -53,6 +60,7 @@ const INFO: StageInfo = StageInfo {
     default_variant: "served-128x128",
     claims: &[
         Claim::over_peers("served", AS_SERVED, 1.0),
+        Claim::over_peers(CACHED, FROM_CODES, 1.0),
         Claim {
             family: "served",
             metrics: &[Metric::TensorMacs],
@@ -79,6 +87,10 @@ impl Attention for Served {
 
     fn serves(&self, _kernel: &Kernel) -> bool {
         true
+    }
+
+    fn cache(&self, kernel: &Kernel) -> Option<Cache> {
+        (kernel.family == CACHED).then_some(Cache::E4m3)
     }
 
     /// Returns the items if every sequence were as long as the longest, which is as many as there

@@ -21,13 +21,16 @@ pub fn document(stages: &[StageMeta]) -> Vec<Block> {
                 "shapes, batch x heads x length x head_dim: {}",
                 joined(shapes, ", ")
             ),
-            format!("element types: {}", joined(Dtype::ALL, ", ")),
-            format!("masks: {}", joined(Mask::ALL, ", ")),
+            format!(
+                "element types: {}; masks: {}",
+                joined(Dtype::ALL, ", "),
+                joined(Mask::ALL, ", ")
+            ),
             format!("input families: {}", joined(families, ", ")),
         ]),
         Block::paragraph(
-            "`compare show --help` names the parts of a table or run that can be shown; \
-             docs/rows.md has the gates and every metric.",
+            "`compare show --help` names what can be shown of a table or run; docs/rows.md has gates \
+             and metrics.",
         ),
     ]
 }

@@ -30,11 +30,12 @@ fn compiled(stage: &LoadedStage) -> Option<String> {
 }
 
 /// Returns a problem with ragged tiles, some of which are masked.
-fn problem(kernel: &Kernel) -> Problem {
+fn problem(stage: &LoadedStage, kernel: &Kernel) -> Problem {
     let head_dim = kernel.head_dim;
     let extents = format!("1x2:1x113:203x{head_dim}");
     let shape = parse_shape(&extents).unwrap();
-    Problem::new(shape, kernel.dtype, Mask::Causal).unwrap()
+    let plain = Problem::new(shape, kernel.dtype, Mask::Causal).unwrap();
+    plain.in_cache(stage.attention.cache(kernel)).unwrap()
 }
 
 /// A kernel's problem in memory.
@@ -104,15 +105,15 @@ fn chosen(kernels: &[Kernel]) -> Vec<&Kernel> {
 fn launches<'a>(stage: &'a LoadedStage, served: &[&str]) -> Vec<(&'a Kernel, Problem)> {
     let mut launches = Vec::new();
     for kernel in chosen(&stage.kernels) {
-        launches.push((kernel, problem(kernel)));
+        launches.push((kernel, problem(stage, kernel)));
     }
     for shape in served {
         let problem = Problem::new(parse_shape(shape).unwrap(), Dtype::Bf16, Mask::Causal).unwrap();
-        let head_dim = problem.shape.compiled_head_dim();
-        let kernel = stage
-            .kernels
-            .iter()
-            .find(|kernel| kernel.dtype == Dtype::Bf16 && kernel.head_dim == head_dim);
+        let mut kernels = stage.kernels.iter();
+        let kernel = kernels.find(|kernel| {
+            (kernel.dtype, kernel.head_dim) == (Dtype::Bf16, problem.shape.compiled_head_dim())
+                && stage.attention.cache(kernel) == problem.shape.serving.cache
+        });
         launches.push((kernel.unwrap(), problem));
     }
     launches
@@ -163,7 +164,7 @@ fn an_instruction_that_is_another_one_differs() {
     let kernel = &stage.kernels[0];
     let program = module.entry(&kernel.symbol).unwrap();
     let difference =
-        Launch::new(&stage, kernel, &problem(kernel)).difference(&program, SCHEDULES[0]);
+        Launch::new(&stage, kernel, &problem(&stage, kernel)).difference(&program, SCHEDULES[0]);
     assert!(difference.is_some());
 }
 
@@ -206,5 +207,6 @@ stages! {
     spread stage11_spread::Spread;
     decode stage12_decode::Decode;
     persistent stage13_persistent::Persistent;
-    served stage14_served::Served, "3x4:2x40:300x72+packed=even:1:2+window=60:0+sinks";
+    served stage14_served::Served, "3x4:2x40:300x72+packed=even:1:2+window=60:0+sinks",
+        "3x4:2x3:300x80+packed=even:1:2+page=16+sinks+cache=e4m3";
 }

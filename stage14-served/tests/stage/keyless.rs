@@ -13,8 +13,9 @@ use stage14_served::Served;
 fn rows_without_keys_are_stored_from_what_was_written() {
     let stage = load(&Served);
     let shape = parse_shape("1x1x65:1x96").unwrap();
-    let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+    let plain = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
     for variant in stage.variants() {
+        let problem = plain.in_cache(stage.cache_of(variant)).unwrap();
         let target = Target::Emulated {
             schedules: &SCHEDULES,
             traced: &[Schedule::InOrder],

@@ -1,0 +1,107 @@
+// K and V in E4M3 under Q in f16 or bf16: their codes pass through a ring of tiles of their own, from which warpgroups that do nothing
+// else widen them to Q's type. Consumers get the tiles that they get otherwise. The scale of K is a factor of the scores, that of V one of
+// the output.
+#pragma once
+
+#include <attn/ptx/setmaxnreg.cuh>
+#include "loader.cuh"
+
+namespace {
+
+// Tiles of codes on their way, K and V by turns, and the ring of them. A box has 64 or 128 of a row's codes: of head_dim 96 it is 128, of
+// which the last 32 are outside of the tensor.
+template <int HEAD_DIM, int BLOCK_N, int SLOTS>
+struct Codes {
+    attn::BoxTile<attn::E4M3, HEAD_DIM == 64 ? 64 : 128, BLOCK_N> tiles[SLOTS];
+    Ring<SLOTS> ring;
+
+    // By one thread, before any other uses it. `readers`: warps that widen.
+    __device__ __forceinline__ void init(int readers) { ring.init(readers); }
+};
+
+// Where 16 codes of a tile are: in a row, and which of its chunks.
+struct Chunk {
+    int row, col;
+};
+static_assert(std::is_trivially_default_constructible_v<Chunk>, "chunk_at() makes it");
+
+// The chunk that a thread has, so that eight threads in a row read from all banks and write to all: what they read is 16 bytes of each
+// chunk, what they write is 32. Rows of 128 codes become two boxes, where the same chunk has the same banks. So four threads have chunks of
+// one row, and four those of another: they read from the other half of the banks, and write to odd chunks where the former do to even ones.
+template <int HEAD_DIM>
+__device__ __forceinline__ Chunk chunk_at(int index) {
+    constexpr int CHUNKS = HEAD_DIM / 16;
+    if constexpr (HEAD_DIM != 128) return {index / CHUNKS, index % CHUNKS};
+    const int row = index / 16 % 4; // of eight, or its partner's
+    return {index / 64 * 8 + (index % 8 < 4 ? row : row ^ 5), index % 4 + index / 8 % 2 * 4};
+}
+
+// Two values of Q's type from two halves. Every code is exact in either.
+template <class Element>
+__device__ __forceinline__ uint32_t of_halves(uint32_t halves) {
+    if constexpr (std::is_same_v<Element, attn::F16>) return halves;
+    const float2 values = attn::F16::floats(halves);
+    return Element::pack(values.x, values.y);
+}
+
+// Eight codes of two words, as 16 bytes of Q's type.
+template <class Element>
+__device__ __forceinline__ uint4 widened(uint32_t first, uint32_t second) {
+    return make_uint4(of_halves<Element>(attn::E4M3::low(first)), of_halves<Element>(attn::E4M3::high(first)),
+                      of_halves<Element>(attn::E4M3::low(second)), of_halves<Element>(attn::E4M3::high(second)));
+}
+
+// Widening warpgroups, of whose threads the caller is number `thread`: for each tile of each item K, then V. Rows behind the sequence's end
+// become zeros, which is the mender's work where there are no codes.
+template <class Preset>
+__device__ __forceinline__ void widen(typename Preset::Shared &smem, int thread) {
+    constexpr int HEAD_DIM = Preset::HEAD_DIM, BLOCK_N = Preset::BLOCK_N, THREADS = Preset::WIDENERS * 128;
+    using Element = typename Preset::Element;
+    attn::give_registers_back<Preset::WIDENER_REGISTERS>();
+    auto &codes = smem.landing;
+    auto rows = Place<Preset::ROW_SLOTS>::first();
+    auto from = Place<Preset::CODE_SLOTS>::first();
+    auto k = Place<Preset::K_SLOTS>::first();
+    auto v = Place<Preset::V_SLOTS>::first();
+    // `valid`: rows of the tile that are the sequence's.
+    const auto widen_tile = [&](auto &ring, auto &at, auto &tiles, int valid) {
+        // TMA has written the codes.
+        codes.ring.wait_full(from);
+        // Every consumer has read the slot's tile before.
+        ring.wait_empty(at);
+#pragma unroll 4
+        for (int index = thread; index < BLOCK_N * HEAD_DIM / 16; index += THREADS) {
+            const Chunk chunk = chunk_at<HEAD_DIM>(index);
+            uint4 raw = make_uint4(0, 0, 0, 0);
+            if (chunk.row < valid) raw = *reinterpret_cast<const uint4 *>(codes.tiles[from.slot()].at(chunk.row, chunk.col));
+            auto &tile = tiles[at.slot()];
+            *reinterpret_cast<uint4 *>(tile.at(chunk.row, 2 * chunk.col)) = widened<Element>(raw.x, raw.y);
+            *reinterpret_cast<uint4 *>(tile.at(chunk.row, 2 * chunk.col + 1)) = widened<Element>(raw.z, raw.w);
+        }
+        // Each lane makes what it wrote visible to wgmma, before one of them says that the slot is full.
+        attn::fence_proxy_async();
+        __syncwarp(); // all lanes have read their codes, which others may replace
+        if (attn::elect_one()) {
+            attn::mbarrier_arrive(&ring.full[at.slot()]);
+            attn::mbarrier_arrive(&codes.ring.empty[from.slot()]);
+        }
+        from.advance();
+        at.advance();
+    };
+#pragma unroll 1
+    for (;; rows.advance()) {
+        smem.rows.wait_full(rows);
+        const int key_tiles = smem.items[rows.slot()].key_tiles;
+        int valid = smem.items[rows.slot()].template keys_of_highest_tile<Preset>();
+        __syncwarp(); // all lanes have read the item, which may be followed by another
+        if (attn::elect_one()) attn::mbarrier_arrive(&smem.rows.empty[rows.slot()]);
+        if (key_tiles == Item::NO_MORE) return;
+#pragma unroll 1
+        for (int tile = 0; tile < key_tiles; ++tile, valid = BLOCK_N) {
+            widen_tile(smem.k, k, smem.k_tiles, valid);
+            widen_tile(smem.v, v, smem.v_tiles, valid);
+        }
+    }
+}
+
+} // namespace
