@@ -174,6 +174,7 @@ fn serving(shape: &Shape) -> Value {
         window,
         softcap,
         page_rows,
+        cache,
         ..
     } = shape.serving;
     if shape.serving.is_dense() {
@@ -190,6 +191,7 @@ fn serving(shape: &Shape) -> Value {
         "sinks": sinks(shape),
         "softcap": softcap,
         "page_rows": page_rows,
+        "cache": cache,
     })
 }
 

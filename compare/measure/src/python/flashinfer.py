@@ -51,12 +51,12 @@ class FlashInfer:
     def paged(self):
         wrapper = self.library.BatchPrefillWithPagedKVCacheWrapper(self.workspace, "NHD")
         rows = self.planned_prefill(wrapper)
-        return lambda q, k, v, out: wrapper.run(q, (cut(k, rows), cut(v, rows)), out=out)
+        return lambda q, k, v, out, *scales: wrapper.run(q, (cut(k, rows), cut(v, rows)), out=out, **named(scales))
 
     def with_sinks(self):
         """Compiled for sinks, and for a window or none."""
-        if self.served.serving.softcap:
-            raise NotImplementedError("it has no softcap beside sinks")
+        if self.served.serving.softcap or self.served.serving.cache:
+            raise NotImplementedError("it has neither a softcap nor scales of K and V beside sinks")
         kinds = {name: self.options[name] for name in ("q_data_type", "kv_data_type", "window_left")}
         dims = {"head_dim_qk": self.heads[-1], "head_dim_vo": self.heads[-1]}
         wrapper = self.library.BatchAttentionWithAttentionSinkWrapper(self.workspace, "NHD", **kinds, **dims)
@@ -74,7 +74,7 @@ class FlashInfer:
         wrapper = self.library.BatchDecodeWithPagedKVCacheWrapper(self.workspace, "NHD", use_tensor_cores=True)
         rows, pages = self.pages()
         wrapper.plan(*self.lists(rows, pages), *self.heads, rows, q_len_per_req=max(self.queries), **self.options)
-        return lambda q, k, v, out: wrapper.run(q, (cut(k, rows), cut(v, rows)), out=out)
+        return lambda q, k, v, out, *scales: wrapper.run(q, (cut(k, rows), cut(v, rows)), out=out, **named(scales))
 
     def xqa(self):
         """TensorRT-LLM's kernel of decoding, which plans nothing."""
@@ -86,11 +86,16 @@ class FlashInfer:
         width = max(map(len, pages))
         fixed = {
             "workspace_buffer": self.workspace, "block_tables": self.served.whole([of + [0] * (width - len(of)) for of in pages]),
-            "seq_lens": self.served.keys, "max_seq_len": max(self.keys), "bmm1_scale": self.scale, "bmm2_scale": 1.0,
+            "seq_lens": self.served.keys, "max_seq_len": max(self.keys),
             "window_left": self.options["window_left"], "sinks": self.served.sinks, "kv_layout": "NHD",
         }
         function = self.library.decode.xqa_batch_decode_with_kv_cache
-        return lambda q, k, v, out: function(q, (cut(k, rows), cut(v, rows)), out=out, **fixed)
+
+        def call(q, k, v, out, k_scale=1.0, v_scale=1.0):
+            scales = {"bmm1_scale": self.scale * k_scale, "bmm2_scale": v_scale}
+            return function(q, (cut(k, rows), cut(v, rows)), out=out, **fixed, **scales)
+
+        return call
 
     def pages(self):
         """Rows of a page, and the pages of each sequence. Tensors without pages are cut into the largest that no sequence starts within."""
@@ -116,14 +121,19 @@ def cut(tensor, rows):
     return tensor.flatten(0, -3).unflatten(0, (-1, rows))
 
 
-def flattened(call):
-    """A function of Q, K and V as `Served` lays them out. It allocates the output of `call`, as engines do, whose queries lie one after
-    the other."""
+def named(scales):
+    """Those of K and V, numbers, as wrappers take them; none where these have the type of Q."""
+    return dict(zip(("k_scale", "v_scale"), scales))
 
-    def attention(q, k, v):
+
+def flattened(call):
+    """A function of Q, K and V as `Served` lays them out, and of the scales of K and V, if these have any. It allocates the output of
+    `call`, as engines do, whose queries lie one after the other."""
+
+    def attention(q, k, v, *scales):
         rows = q.flatten(0, -3)
         out = rows.new_empty(rows.shape)
-        call(rows, k, v, out)
+        call(rows, k, v, out, *scales)
         return out.view(q.shape)
 
     return attention

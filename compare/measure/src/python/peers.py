@@ -127,6 +127,8 @@ class Peer:
     dense: bool = True
     decodes: bool = True
     serves: bool = False
+    # Whether it takes K and V in E4M3 under Q in f16 or bf16. Its scales of them are numbers.
+    caches: bool = False
 
 
 HALVES, CODES = ("f16", "bf16"), ("e4m3",)
@@ -301,12 +303,12 @@ class Worker:
         """The first call of a problem plans, and compiles what no call has needed before."""
         module = importlib.import_module("flashinfer")
 
-        def call(q, k, v):
+        def call(q, k, v, *scales):
             if kind not in self.planned:
                 self.planned[kind] = self.planned_flashinfer(module, kind, q, k)
-            return self.planned[kind](q, k, v)
+            return self.planned[kind](q, k, v, *scales)
 
-        return Peer(call, dtypes, heads_first=False, dense=False, serves=True)
+        return Peer(call, dtypes, heads_first=False, dense=False, serves=True, caches=True)
 
     def planned_flashinfer(self, module, kind, q, k):
         batch, queries, keys = self.contents[0][0].shape[0], *(tensor.shape[2] for tensor in self.contents[0][:2])
@@ -407,7 +409,10 @@ class Worker:
             "gpu": device and device.name,
             "uuid": str(getattr(device, "uuid", "unknown")),
             "peers": [
-                {"name": name, "dtypes": peer.dtypes, "dense": peer.dense, "decodes": peer.decodes, "serves": peer.serves}
+                {
+                    "name": name, "dtypes": peer.dtypes, "dense": peer.dense, "decodes": peer.decodes, "serves": peer.serves,
+                    "caches": peer.caches,
+                }
                 for name, peer in self.peers.items()
             ],
             "absent": [{"subject": name, "by": "peers", "note": reason} for name, reason in self.absent.items()],
@@ -474,9 +479,11 @@ class Worker:
         return findings
 
     def scales(self, operand):
-        """The scale of each head, in E4M3. Libraries take one per tensor, and all are equal."""
+        """The scale of each head, in E4M3. Libraries take one per tensor, and all are equal; of a cache they take a number."""
         if not operand["scales"]:
             return []
+        if self.served:
+            return [operand["scales"][0]]
         scales = self.torch.tensor(operand["scales"], dtype=self.torch.float32, device=self.device)
         return [scales.reshape(operand["extents"][:2]) if self.candidate else scales[:1].reshape(1, 1, 1, 1)]
 
@@ -566,14 +573,16 @@ class Worker:
         torch.cuda.empty_cache()
         self.causal, self.scale = command["causal"], command["scale"]
         kind = self.kind_of(command["dtype"])
+        serving = command.get("serving")
+        cache = torch.float8_e4m3fn if serving and serving.get("cache") else kind
         self.contents = [
-            [self.stored(of["file"], kind).reshape(of["extents"]).to(self.device) for of in operands]
+            [self.stored(of["file"], stored).reshape(of["extents"]).to(self.device) for of, stored in zip(operands, (kind, cache, cache))]
             for operands in command["contents"]
         ]
         # Of each batch's keys, where they are a cache.
         batch, _, keys, _ = self.contents[0][1].shape
         self.lengths = torch.full((batch,), keys, dtype=torch.int32, device=self.device) if command["decode"] else None
-        serving, rows = command.get("serving"), [tensor.shape[2] for tensor in self.contents[0][:2]]
+        rows = [tensor.shape[2] for tensor in self.contents[0][:2]]
         self.served = Served(torch, self.device, Serving(**serving), rows) if serving else None
         # Each set has its own addresses.
         self.sets["bhsd"] = []
@@ -597,7 +606,8 @@ class Worker:
             return self.sets["bhsd"]
         if "bshd" not in self.sets:
             self.sets["bshd"] = [
-                [self.laid_out(tensor, place) for place, tensor in enumerate(s[:3])] + [scale.view(1, 1) for scale in s[3:]]
+                [self.laid_out(tensor, place) for place, tensor in enumerate(s[:3])]
+                + [scale if self.served else scale.view(1, 1) for scale in s[3:]]
                 for s in self.sets["bhsd"]
             ]
         return self.sets["bshd"]
@@ -672,7 +682,7 @@ class Worker:
         if self.candidate:
             for i, output in enumerate(outputs):
                 self.check(output, sets[i % len(sets)][0].shape)
-        inputs = [tensor for tensors in sets for tensor in tensors]
+        inputs = [tensor for tensors in sets for tensor in tensors if not isinstance(tensor, float)]
         for what, others in (("another output", []), ("an input", inputs)):
             tensors = sorted([*outputs, *others], key=lambda tensor: tensor.data_ptr())
             if any(itertools.starmap(overlap, itertools.pairwise(tensors))):

@@ -20,6 +20,8 @@ class Serving:
     sinks: list
     softcap: float | None
     page_rows: int | None
+    # The type of K and V where it is not that of Q: "e4m3".
+    cache: str | None = None
 
 
 class Served:
@@ -64,6 +66,8 @@ class Served:
 
     def laid_out(self, tensor, place):
         """Q, K or V, by its place, as libraries take it: [rows, heads, head_dim], [pages, rows, heads, head_dim], or as dense tensors are."""
+        if tensor.dtype == self.torch.float8_e4m3fn:  # whose rows torch takes as bytes
+            return self.laid_out(tensor.view(self.torch.uint8), place).view(tensor.dtype)
         flat = tensor.transpose(1, 2)
         if not self.is_packed:
             return flat.contiguous()

@@ -124,6 +124,9 @@ pub struct Peer {
     pub decodes: bool,
     /// Whether it takes sequences as they are served.
     pub serves: bool,
+    /// Whether it takes K and V in E4M3 under queries of 16 bits.
+    #[serde(default)]
+    pub caches: bool,
 }
 
 impl Peer {
@@ -136,7 +139,8 @@ impl Peer {
         } else {
             self.dense
         };
-        takes_lengths && self.dtypes.contains(&problem.dtype)
+        let takes_cache = problem.shape.serving.cache.is_none() || self.caches;
+        takes_lengths && takes_cache && self.dtypes.contains(&problem.dtype)
     }
 }
 

@@ -12,6 +12,7 @@ CALLED = []
 def attend(q, k, v, causal, scale, window, softcap, sink):
     """One sequence: [rows, heads, head_dim] of Q, K and V."""
     group = q.shape[1] // k.shape[1]
+    k, v = k.float(), v.float()
     q, k, v = q.double(), k.double().repeat_interleave(group, 1), v.double().repeat_interleave(group, 1)
     scores = torch.einsum("qhd,khd->hqk", q, k) * scale
     if softcap:
@@ -39,6 +40,7 @@ def split(packed, starts):
 
 
 def gathered(pages, table, lengths):
+    pages = pages.float() if pages.dtype == torch.float8_e4m3fn else pages
     return [pages[entries.long()].flatten(0, 1)[:count] for entries, count in zip(table, lengths.tolist())]
 
 
@@ -94,8 +96,8 @@ class Wrapper:
         self.compiled = compiled
 
     def plan_masked(self, name, causal, sm_scale, window_left, logits_soft_cap, q_data_type, kv_data_type):
-        assert q_data_type == kv_data_type == torch.bfloat16, "it takes float16 otherwise"
-        CALLED.append(f"plan {name}")
+        assert q_data_type == torch.bfloat16 and kv_data_type in (torch.bfloat16, torch.float8_e4m3fn), "it takes float16 otherwise"
+        CALLED.append(f"plan {name}{' of codes' if kv_data_type == torch.float8_e4m3fn else ''}")
         self.mask = causal, sm_scale, (window_left, None), logits_soft_cap
 
     def attend(self, queries, keys, out, sinks=None):
@@ -123,9 +125,11 @@ class Paged(Wrapper):
         self.starts, self.pages, self.rows = qo_indptr, split(indices, indptr), page_size
         self.lengths = (indptr.diff() - 1).clamp(min=0) * page_size + last
 
-    def run(self, q, caches, *sinks, out):
+    def run(self, q, caches, *sinks, out, k_scale=1.0, v_scale=1.0):
         assert all(cache.shape[1] == self.rows for cache in caches)
-        return self.attend(split(q, self.starts), [gathered(cache, self.pages, self.lengths) for cache in caches], out, *sinks)
+        keys, values = (gathered(cache, self.pages, self.lengths) for cache in caches)
+        keys, values = [rows.float() * k_scale for rows in keys], [rows.float() * v_scale for rows in values]
+        return self.attend(split(q, self.starts), [keys, values], out, *sinks)
 
 
 class Sinks(Paged):
@@ -155,9 +159,9 @@ def xqa_batch_decode_with_kv_cache(
     q, caches, workspace_buffer, block_tables, seq_lens, max_seq_len, bmm1_scale, bmm2_scale, window_left, sinks, kv_layout, out
 ):
     CALLED.append(f"xqa {caches[0].shape[1]}")
-    assert kv_layout == "NHD" and max_seq_len == max(seq_lens) and bmm2_scale == 1 and not workspace_buffer.any()
+    assert kv_layout == "NHD" and max_seq_len == max(seq_lens) and not workspace_buffer.any()
     keys = [gathered(cache, block_tables, seq_lens) for cache in caches]
-    out.copy_(torch.cat(each(q[:, None], *keys, False, bmm1_scale, (window_left, None), 0, sinks)))
+    out.copy_(bmm2_scale * torch.cat(each(q[:, None], *keys, False, bmm1_scale, (window_left, None), 0, sinks)))
     return out
 
 
@@ -185,11 +189,13 @@ def described(sequences, rows, **serving):
     """A problem of 4 query heads and 2 key heads whose sequences have room for `rows` queries and keys."""
     torch.manual_seed(0)
     contents = []
-    for name, heads, room in ("q", 4, rows[0]), ("k", 2, rows[1]), ("v", 2, rows[1]):
+    for name, heads, room, scale in ("q", 4, rows[0], None), ("k", 2, rows[1], 0.5), ("v", 2, rows[1], 1.5):
         extents = len(sequences), heads, room, 64
-        path = os.path.join(FOLDER.name, f"{name}{extents}")
-        WORKER.write(path, torch.randn(extents).bfloat16())
-        contents.append({"file": path, "extents": extents, "scales": None})
+        is_coded = scale is not None and serving.get("cache")
+        path = os.path.join(FOLDER.name, f"{name}{extents}{is_coded}")
+        values = torch.randn(extents)
+        WORKER.write(path, values.to(torch.float8_e4m3fn) if is_coded else values.bfloat16())
+        contents.append({"file": path, "extents": extents, "scales": [scale] * (len(sequences) * heads) if is_coded else None})
     plain = {"packed": False, "window": [None, None], "sinks": [], "softcap": None, "page_rows": None}
     return {"dtype": "bf16", "scale": 0.125, "decode": False, "contents": [contents], "sets": 1,
             "serving": {"sequences": sequences, **plain, **serving}}
@@ -209,6 +215,7 @@ def outcome(name, causal, problem):
     equal = [[WORKER.contents[0][0].shape[2], WORKER.contents[0][1].shape[2]]] * len(expected)
     for batch, (queries, keys) in enumerate(serving["sequences"] or equal):
         q, k, v = (tensor[batch].transpose(0, 1)[:count] for tensor, count in zip(WORKER.contents[0], (queries, keys, keys)))
+        k, v = (tensor.float() * (of["scales"] or [1.0])[0] for tensor, of in zip((k, v), problem["contents"][0][1:]))
         one = attend(q, k, v, causal, 0.125, serving["window"], serving["softcap"], sinks)
         expected[batch, :, :queries] = one.transpose(0, 1)
     error = (output - expected).abs().max().item()
@@ -230,6 +237,8 @@ CACHES = {
     "verify": described([[4, 32], [4, 32]], (4, 32)),
     "a window of both sides": described([[9, 9]], (9, 9), window=[3, 1]),
     "sinks and a window": described([[8, 32]], (8, 32), sinks=[0.5, -1.0, 2.0, 0.25], window=[5, None]),
+    "codes of decoding": described(DECODE, (1, 20), packed=True, page_rows=16, cache="e4m3"),
+    "codes of chunks": described(UNEQUAL, (7, 20), packed=True, page_rows=4, cache="e4m3"),
     "sinks of decoding": described(DECODE, (1, 20), packed=True, page_rows=16, sinks=[0.5, -1.0, 2.0, 0.25], window=[5, None]),
 }
 for case in "decode", "verify":

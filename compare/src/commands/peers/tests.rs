@@ -68,6 +68,7 @@ fn peer(name: &str) -> Peer {
         dense: true,
         decodes: true,
         serves: false,
+        caches: false,
     }
 }
 
@@ -1059,6 +1060,11 @@ fn a_peer_is_called_where_it_takes_the_sequences() {
         serves: true,
         ..peer("flashinfer")
     };
+    let of_codes = Peer {
+        caches: true,
+        ..of_caches.clone()
+    };
+    assert!(of_codes.takes(&problem("fp8_cache")) && !of_caches.takes(&problem("fp8_cache")));
     assert!(dense.takes(&problem("decode_8k")) && !varlen.takes(&problem("decode_8k")));
     assert!(of_caches.takes(&problem("decode_8k")) && !of_caches.takes(&problem("mission")));
 }
@@ -1341,6 +1347,10 @@ fn sequences_as_they_are_served_are_laid_out_for_each_library() {
     a window of both sides, flashinfer-xqa: its windows have no bound on keys behind the query
     sinks and a window, flashinfer: plan sinks 32, run: right
     sinks and a window, flashinfer-xqa: it takes one query of each sequence and no softcap
+    codes of decoding, flashinfer: plan decode 16 of codes, run: right
+    codes of decoding, flashinfer-xqa: xqa 16: right
+    codes of chunks, flashinfer: plan paged 4 of codes, run: right
+    codes of chunks, flashinfer-xqa: it takes one query of each sequence and no softcap
     sinks of decoding, flashinfer: plan sinks 16, run: right
     sinks of decoding, flashinfer-xqa: xqa 16: right
     again, flashinfer: plan decode 32, run: right; run
