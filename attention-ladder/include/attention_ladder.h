@@ -116,7 +116,8 @@ typedef struct AttentionLadderCall {
 // end, where 0 means what this version does. On GPUs of compute capability 9.0 alone.
 typedef struct AttentionLadderVarlenCall {
   // With cu_seqlens_q [1, heads_q, total_q, head_dim], the sequences one after the other; else
-  // [batch, heads_q, max_seqlen_q, head_dim]. Scales of q, k and v are null.
+  // [batch, heads_q, max_seqlen_q, head_dim]. Its scales are null, and so are those of k and v but
+  // for kv_dtype.
   struct AttentionLadderTensor q;
   // With cu_seqlens_k [1, heads_kv, total_k, head_dim]; with block_table
   // [pages, heads_kv, page_size, head_dim]; else [batch, heads_kv, max_seqlen_k, head_dim].
@@ -181,6 +182,10 @@ typedef struct AttentionLadderVarlenCall {
   float softmax_scale;
   // 0.
   int32_t flags;
+  // ATTENTION_LADDER_E4M3: k and v are in E4M3, and head_dim is a multiple of 16. Their scales
+  // are [batch, heads_kv], dense, on the GPU, one for each sequence and key head, wherever its
+  // keys lie: value = scale * code. Null: 1. With 0 k and v are of dtype, like q.
+  int32_t kv_dtype;
 } AttentionLadderVarlenCall;
 
 #ifdef __cplusplus

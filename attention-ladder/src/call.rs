@@ -211,7 +211,8 @@ fn tensors(call: &AttentionLadderCall, problem: &Problem) -> Result<[AttentionTe
         qkvo: [&call.q, &call.k, &call.v, &call.o],
         q_extents: problem.shape.q_extents(),
         kv_extents: problem.shape.kv_extents(),
-        input_bytes: problem.dtype.bytes(),
+        q_bytes: problem.dtype.bytes(),
+        kv_bytes: problem.kv_dtype().bytes(),
     }
     .read(&Array::of_call(call, problem))
 }
@@ -221,8 +222,10 @@ pub(crate) struct Operands<'a> {
     pub(crate) qkvo: [&'a AttentionLadderTensor; 4],
     pub(crate) q_extents: [usize; 4],
     pub(crate) kv_extents: [usize; 4],
-    /// The size of an element of Q, K and V.
-    pub(crate) input_bytes: usize,
+    /// The size of an element of Q.
+    pub(crate) q_bytes: usize,
+    /// The size of an element of K and V.
+    pub(crate) kv_bytes: usize,
 }
 
 impl Operands<'_> {
@@ -243,11 +246,12 @@ impl Operands<'_> {
             qkvo: [q_call, k_call, v_call, o_call],
             q_extents,
             kv_extents,
-            input_bytes,
+            q_bytes,
+            kv_bytes,
         } = *self;
-        let q = tensor("q", q_call, q_extents, input_bytes)?;
-        let k = tensor("k", k_call, kv_extents, input_bytes)?;
-        let v = tensor("v", v_call, kv_extents, input_bytes)?;
+        let q = tensor("q", q_call, q_extents, q_bytes)?;
+        let k = tensor("k", k_call, kv_extents, kv_bytes)?;
+        let v = tensor("v", v_call, kv_extents, kv_bytes)?;
         let o = tensor("o", o_call, q_extents, OUTPUT_BYTES)?;
         if o.data.is_null() {
             return Ok([q, k, v, o]);
@@ -257,12 +261,12 @@ impl Operands<'_> {
         if output.overlap_themselves() {
             return Err(overlaps("itself"));
         }
-        for (name, input, extents) in [
-            ("q", &q, q_extents),
-            ("k", &k, kv_extents),
-            ("v", &v, kv_extents),
+        for (name, input, rows) in [
+            ("q", &q, Rows::new(&q, q_extents, q_bytes)),
+            ("k", &k, Rows::new(&k, kv_extents, kv_bytes)),
+            ("v", &v, Rows::new(&v, kv_extents, kv_bytes)),
         ] {
-            if !input.data.is_null() && output.overlap(&Rows::new(input, extents, input_bytes)) {
+            if !input.data.is_null() && output.overlap(&rows) {
                 return Err(overlaps(name));
             }
         }

@@ -38,13 +38,21 @@ const NARROW_WINDOW: u32 = 512;
 /// Returns the variant of stage 14 for sequences. Where the queries of all heads that read the same
 /// keys fit into 64 rows, the smaller tile has half of the products and more keys on their way; few
 /// rows fill more SMs with it. All else goes to three warpgroups, which hide exponentials better
-/// than two in turns.
+/// than two in turns. Keys in E4M3 have two variants: the same small tile, and one for all else.
 pub fn served_variant(problem: &Problem) -> &'static str {
     let shape = &problem.shape;
     let group = shape.heads_q / shape.heads_kv;
     let is_decode = matches!(group, 1 | 2 | 4) && shape.seq_q * group <= DECODE_ROWS;
     let is_small = shape.batch * shape.heads_q * shape.seq_q <= FEW_ROWS;
-    if is_decode || is_small {
+    let has_small_tile = is_decode || is_small;
+    if shape.serving.cache.is_some() {
+        return if has_small_tile {
+            "cached-64x128"
+        } else {
+            "cached-128x128"
+        };
+    }
+    if has_small_tile {
         "served-64x128"
     } else if shape.head_dim <= NARROW_HEAD_DIM && !has_narrow_window(problem) {
         "served-128x128"
@@ -116,6 +124,7 @@ mod tests {
     use common::choice::{Choice, Chooser, Cost, Gpu, TERMS, Wanted};
     use common::limits::DeviceLimits;
     use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
+    use common::serving::Cache;
     use common::stage::Unsupported;
     use std::collections::BTreeSet;
 
@@ -252,6 +261,18 @@ mod tests {
             variant_of("80x32:8x17:500x128+packed=even:1:1"),
             "served-192x64"
         );
+    }
+
+    #[test]
+    fn keys_in_e4m3_have_a_variant_that_reads_them() {
+        let of_decode = variant_of("8x32:8x1:500x128+packed=even:1:1+page=64+cache=e4m3");
+        assert_eq!(of_decode, "cached-64x128");
+        let of_prompts = variant_of("80x32:8x500x128+packed=even:1:1+cache=e4m3");
+        assert_eq!(of_prompts, "cached-128x128");
+        let stage = served().unwrap();
+        for variant in [of_decode, of_prompts] {
+            assert_eq!(stage.cache_of(variant), Some(Cache::E4m3), "{variant}");
+        }
     }
 
     #[test]

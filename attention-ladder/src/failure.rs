@@ -39,7 +39,9 @@ impl From<Unsupported> for Failure {
 impl From<ProblemError> for Failure {
     fn from(error: ProblemError) -> Self {
         let code = match error {
-            ProblemError::HeadDim { .. } | ProblemError::TooLarge { .. } => Code::Unsupported,
+            ProblemError::HeadDim { .. }
+            | ProblemError::CacheHeadDim { .. }
+            | ProblemError::TooLarge { .. } => Code::Unsupported,
             _ => Code::Invalid,
         };
         Self::new(code, error.to_string())

@@ -129,7 +129,8 @@ pub struct AttentionLadderCall {
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionLadderVarlenCall {
     /// With cu_seqlens_q [1, heads_q, total_q, head_dim], the sequences one after the other; else
-    /// [batch, heads_q, max_seqlen_q, head_dim]. Scales of q, k and v are null.
+    /// [batch, heads_q, max_seqlen_q, head_dim]. Its scales are null, and so are those of k and v but
+    /// for kv_dtype.
     pub q: AttentionLadderTensor,
     /// With cu_seqlens_k [1, heads_kv, total_k, head_dim]; with block_table
     /// [pages, heads_kv, page_size, head_dim]; else [batch, heads_kv, max_seqlen_k, head_dim].
@@ -194,6 +195,10 @@ pub struct AttentionLadderVarlenCall {
     pub softmax_scale: f32,
     /// 0.
     pub flags: i32,
+    /// ATTENTION_LADDER_E4M3: k and v are in E4M3, and head_dim is a multiple of 16. Their scales
+    /// are [batch, heads_kv], dense, on the GPU, one for each sequence and key head, wherever its
+    /// keys lie: value = scale * code. Null: 1. With 0 k and v are of dtype, like q.
+    pub kv_dtype: i32,
 }
 
 thread_local! {

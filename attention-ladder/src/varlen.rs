@@ -10,7 +10,7 @@ use crate::{AttentionLadderTensor, AttentionLadderVarlenCall};
 use common::maps::{self, BoxRows, TensorMap};
 use common::params::{AttentionServed, AttentionServing, AttentionTensor};
 use common::problem::{Dtype, Problem, Shape};
-use common::serving::{LEAST_PAGE_ROWS, Serving};
+use common::serving::{Cache, LEAST_PAGE_ROWS, Serving};
 use lengths::{Bounds, Lengths};
 
 pub(crate) mod lengths;
@@ -41,12 +41,13 @@ impl CheckedVarlen {
         let problem = problem(call)?;
         let serving = serving(call)?;
         let extents = Extents::new(call, &problem.shape)?;
-        refuse_scales(call)?;
+        refuse_scales(call, problem.shape.serving.cache)?;
         let operands = Operands {
             qkvo: [&call.q, &call.k, &call.v, &call.o],
             q_extents: extents.q,
             kv_extents: extents.kv,
-            input_bytes: problem.dtype.bytes(),
+            q_bytes: problem.dtype.bytes(),
+            kv_bytes: problem.kv_dtype().bytes(),
         };
         Ok(Self {
             tensors: operands.read(&arrays(call, &extents))?,
@@ -147,8 +148,9 @@ fn problem(call: &AttentionLadderVarlenCall) -> Result<Problem, Failure> {
         crate::ATTENTION_LADDER_BF16 => Dtype::Bf16,
         crate::ATTENTION_LADDER_E4M3 => {
             return Err(unsupported(
-                "E4M3 is not supported for sequences of lengths of their own: \
-                 ATTENTION_LADDER_F16 or ATTENTION_LADDER_BF16"
+                "E4M3 is not supported for queries of sequences of lengths of their own: \
+                 ATTENTION_LADDER_F16 or ATTENTION_LADDER_BF16, and kv_dtype says that k and v are \
+                 in E4M3"
                     .to_string(),
             ));
         }
@@ -174,10 +176,22 @@ fn problem(call: &AttentionLadderVarlenCall) -> Result<Problem, Failure> {
         head_dim: positive_extent("head_dim", call.head_dim)?,
         serving: Serving {
             page_rows: page_rows(call)?,
+            cache: cache(call.kv_dtype)?,
             ..Serving::DENSE
         },
     };
     scaled_problem(shape, dtype, mask, call.softmax_scale)
+}
+
+/// Returns the type of K and V, if it is not that of Q.
+fn cache(kv_dtype: i32) -> Result<Option<Cache>, Failure> {
+    match kv_dtype {
+        0 => Ok(None),
+        crate::ATTENTION_LADDER_E4M3 => Ok(Some(Cache::E4m3)),
+        other => Err(unsupported(format!(
+            "kv_dtype {other} is not supported: 0, for that of q, or ATTENTION_LADDER_E4M3"
+        ))),
+    }
 }
 
 /// Returns the rows of a page, if there are pages.
@@ -276,9 +290,15 @@ impl Extents {
     }
 }
 
-fn refuse_scales(call: &AttentionLadderVarlenCall) -> Result<(), Failure> {
-    for (name, tensor) in [("q", &call.q), ("k", &call.k), ("v", &call.v)] {
-        if !tensor.scales.is_null() {
+/// Refuses scales of tensors that are not in E4M3.
+fn refuse_scales(call: &AttentionLadderVarlenCall, cache: Option<Cache>) -> Result<(), Failure> {
+    let is_cached = cache.is_some();
+    for (name, tensor, is_scaled) in [
+        ("q", &call.q, false),
+        ("k", &call.k, is_cached),
+        ("v", &call.v, is_cached),
+    ] {
+        if !is_scaled && !tensor.scales.is_null() {
             return Err(invalid(format!("{name} is not E4M3 and has scales")));
         }
     }
@@ -286,9 +306,10 @@ fn refuse_scales(call: &AttentionLadderVarlenCall) -> Result<(), Failure> {
 }
 
 /// Returns the arrays beside the tensors.
-fn arrays(call: &AttentionLadderVarlenCall, extents: &Extents) -> [Array; 6] {
+fn arrays(call: &AttentionLadderVarlenCall, extents: &Extents) -> [Array; 8] {
     let [batches, heads_q, rows, _] = extents.q;
     let batch = call.batch as usize;
+    let scales = batch * call.heads_kv.max(0) as usize;
     let table_entries = batch * call.block_table_stride.max(0) as usize;
     [
         Array::new("lse", call.lse.cast_const(), batches * heads_q * rows),
@@ -297,6 +318,8 @@ fn arrays(call: &AttentionLadderVarlenCall, extents: &Extents) -> [Array; 6] {
         Array::new("seqused_k", call.seqused_k, batch),
         Array::new("block_table", call.block_table, table_entries),
         Array::new("sinks", call.sinks, heads_q),
+        Array::new("k's scales", call.k.scales, scales),
+        Array::new("v's scales", call.v.scales, scales),
     ]
 }
 

@@ -42,7 +42,13 @@ static int check_varlen(int32_t expected) {
     call.block_table = NULL;
     call.dtype = ATTENTION_LADDER_E4M3;
     if (attention_ladder_varlen_query(&call, 0) != ATTENTION_LADDER_UNSUPPORTED) return 36;
-    return strstr(attention_ladder_last_error(), "E4M3 is not supported") == NULL ? 37 : 0;
+    if (strstr(attention_ladder_last_error(), "E4M3 is not supported") == NULL) return 37;
+    call.dtype = ATTENTION_LADDER_BF16;
+    call.kv_dtype = ATTENTION_LADDER_E4M3;
+    if (attention_ladder_varlen_query(&call, 0) != expected) return 38;
+    call.kv_dtype = ATTENTION_LADDER_BF16;
+    if (attention_ladder_varlen_query(&call, 0) != ATTENTION_LADDER_UNSUPPORTED) return 39;
+    return strstr(attention_ladder_last_error(), "kv_dtype 2 is not supported") == NULL ? 40 : 0;
 }
 
 int main(void) {

@@ -35,13 +35,23 @@ struct Tensors<'a, 'py> {
     seqused_k: Option<Tensor<'a, 'py>>,
     block_table: Option<Tensor<'a, 'py>>,
     sinks: Option<Tensor<'a, 'py>>,
+    k_descale: Option<Tensor<'a, 'py>>,
+    v_descale: Option<Tensor<'a, 'py>>,
 }
 
 impl<'a, 'py> Tensors<'a, 'py> {
     /// Reads the tensors' memory.
     fn read(objects: &Objects<'a, 'py>) -> PyResult<Self> {
         let [q, k, v] = objects.qkv;
-        let [cu_q, cu_k, seqused_k, block_table, sinks] = objects.arrays;
+        let [
+            cu_q,
+            cu_k,
+            seqused_k,
+            block_table,
+            sinks,
+            k_descale,
+            v_descale,
+        ] = objects.arrays;
         Ok(Self {
             qkv: [
                 dlpack::read("q", q)?,
@@ -54,6 +64,8 @@ impl<'a, 'py> Tensors<'a, 'py> {
             seqused_k: read_optional("seqused_k", seqused_k)?,
             block_table: read_optional("block_table", block_table)?,
             sinks: read_optional("sinks", sinks)?,
+            k_descale: read_optional("k_descale", k_descale)?,
+            v_descale: read_optional("v_descale", v_descale)?,
         })
     }
 
@@ -66,7 +78,7 @@ impl<'a, 'py> Tensors<'a, 'py> {
         let (Some(q_tensor), Some(k_tensor), Some(v_tensor)) = (fake_q, fake_k, fake_v) else {
             return Ok(None);
         };
-        let mut arrays = [const { None }; 5];
+        let mut arrays = [const { None }; ARRAY_NAMES.len()];
         for (index, name) in ARRAY_NAMES.into_iter().enumerate() {
             let Some(object) = objects.arrays[index] else {
                 continue;
@@ -76,7 +88,15 @@ impl<'a, 'py> Tensors<'a, 'py> {
                 return Ok(None);
             }
         }
-        let [cu_q, cu_k, seqused_k, block_table, sinks] = arrays;
+        let [
+            cu_q,
+            cu_k,
+            seqused_k,
+            block_table,
+            sinks,
+            k_descale,
+            v_descale,
+        ] = arrays;
         Ok(Some(Self {
             qkv: [q_tensor, k_tensor, v_tensor],
             out: None,
@@ -85,6 +105,8 @@ impl<'a, 'py> Tensors<'a, 'py> {
             seqused_k,
             block_table,
             sinks,
+            k_descale,
+            v_descale,
         }))
     }
 
@@ -95,6 +117,12 @@ impl<'a, 'py> Tensors<'a, 'py> {
             // No sequences are as one without rows.
             None => self.qkv[0].shape().first().copied().unwrap_or(0).max(1),
         }
+    }
+
+    /// Returns whether k and v are in E4M3 under q of 16 bits.
+    fn are_keys_codes(&self) -> bool {
+        let [q, k, v] = &self.qkv;
+        q.kind != Kind::E4m3 && [k.kind, v.kind] == [Kind::E4m3; 2]
     }
 
     fn key_layout(&self) -> Layout {
@@ -220,6 +248,27 @@ fn array(
     )))
 }
 
+/// Returns the address of the scales of k or v, dense, null if there are none.
+fn scales(
+    tensor: Option<&Tensor<'_, '_>>,
+    q: &Tensor<'_, '_>,
+    [batch, heads_kv]: [i64; 2],
+) -> PyResult<*const f32> {
+    let Some(present) = tensor else {
+        return Ok(null());
+    };
+    let is_dense = present.shape() == [batch, heads_kv]
+        && (heads_kv == 1 || present.strides()[1] == 1)
+        && (batch == 1 || present.strides()[0] == heads_kv);
+    if is_dense && present.kind == Kind::F32 && present.gpu == q.gpu {
+        return Ok(present_address(present).cast());
+    }
+    Err(PyValueError::new_err(format!(
+        "{} must be a contiguous float32 tensor [{batch}, {heads_kv}] on the device of q",
+        present.name
+    )))
+}
+
 /// A table of pages as C takes it.
 struct Table {
     address: *const i32,
@@ -268,8 +317,11 @@ fn refuse_unequal_tensors(
     [q_extents, k_extents, v_extents]: [[i64; 4]; 3],
 ) -> PyResult<()> {
     let [q, k, v] = &tensors.qkv;
-    if k.kind != q.kind || v.kind != q.kind {
-        return Err(PyTypeError::new_err("q, k and v must have one dtype"));
+    let is_one_type = k.kind == q.kind && v.kind == q.kind;
+    if !is_one_type && !tensors.are_keys_codes() {
+        return Err(PyTypeError::new_err(
+            "q, k and v must have one dtype, but that k and v may be float8_e4m3fn",
+        ));
     }
     let is_of_other_batch = tensors.key_layout() == Layout::Padded
         && !k.is_empty()
@@ -343,10 +395,16 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
     let batch = tensors.batch();
     let starts = |tensor| array(tensor, q, Kind::I32, batch + 1);
     let table = Table::read(tensors.block_table.as_ref(), q, batch)?;
+    let with_scales = |tensor, descale: &Option<Tensor<'_, '_>>| {
+        Ok::<_, PyErr>(AttentionLadderTensor {
+            scales: scales(descale.as_ref(), q, [batch, heads_kv])?,
+            ..tensor
+        })
+    };
     let call = AttentionLadderVarlenCall {
         q: q_described.tensor,
-        k: k_described.tensor,
-        v: v_described.tensor,
+        k: with_scales(k_described.tensor, &tensors.k_descale)?,
+        v: with_scales(v_described.tensor, &tensors.v_descale)?,
         o: describe_output(tensors, q_described.tensor, q_layout)?,
         lse: null_mut(),
         cu_seqlens_q: starts(tensors.cu_q.as_ref())?.cast(),
@@ -372,6 +430,11 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
         softcap: options.softcap,
         softmax_scale: options.scale,
         flags: 0,
+        kv_dtype: if tensors.are_keys_codes() {
+            ladder::ATTENTION_LADDER_E4M3
+        } else {
+            0
+        },
     };
     Ok(DescribedCall {
         call,
@@ -395,19 +458,21 @@ impl Call for CheckedVarlen {
 }
 
 /// The arrays of a call, in the order of [`Objects::arrays`].
-const ARRAY_NAMES: [&str; 5] = [
+const ARRAY_NAMES: [&str; 7] = [
     "cu_seqlens_q",
     "cu_seqlens_k",
     "seqused_k",
     "block_table",
     "sinks",
+    "k_descale",
+    "v_descale",
 ];
 
 /// The tensors of a call, as Python passes them.
 struct Objects<'a, 'py> {
     qkv: [Object<'a, 'py>; 3],
     out: Option<Object<'a, 'py>>,
-    arrays: [Option<Object<'a, 'py>>; 5],
+    arrays: [Option<Object<'a, 'py>>; ARRAY_NAMES.len()],
     return_lse: bool,
 }
 
@@ -454,7 +519,7 @@ impl<'py> Objects<'_, 'py> {
     /// Returns the results where there are no rows or no keys, without a launch.
     fn filled(&self) -> PyResult<Bound<'py, PyAny>> {
         let out = self.output()?;
-        let [.., sinks] = self.arrays;
+        let [_, _, _, _, sinks, ..] = self.arrays;
         out.call_method0("zero_")?;
         let lse = self.new_lse()?;
         match (&lse, sinks) {
@@ -476,7 +541,7 @@ impl<'py> Objects<'_, 'py> {
 #[pyfunction]
 #[pyo3(signature = (
     q, k, v, out, cu_q, cu_k, max_q, max_k, scale, window_left, window_right, seqused_k,
-    block_table, sinks, softcap, return_lse, is_dispatched, /
+    block_table, sinks, softcap, k_descale, v_descale, return_lse, is_dispatched, /
 ))]
 #[allow(clippy::too_many_arguments)]
 pub fn varlen<'py>(
@@ -495,10 +560,20 @@ pub fn varlen<'py>(
     block_table: Option<Object<'_, 'py>>,
     sinks: Option<Object<'_, 'py>>,
     softcap: f32,
+    k_descale: Option<Object<'_, 'py>>,
+    v_descale: Option<Object<'_, 'py>>,
     return_lse: bool,
     is_dispatched: bool,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let arrays = [cu_q, cu_k, seqused_k, block_table, sinks];
+    let arrays = [
+        cu_q,
+        cu_k,
+        seqused_k,
+        block_table,
+        sinks,
+        k_descale,
+        v_descale,
+    ];
     let objects = Objects {
         qkv: [q, k, v],
         out,
@@ -554,7 +629,7 @@ fn attend<'py>(
 #[pyfunction]
 #[pyo3(signature = (
     q, k, v, cu_q, cu_k, max_q, max_k, scale, window_left, window_right, seqused_k, block_table,
-    sinks, softcap, /
+    sinks, softcap, k_descale, v_descale, /
 ))]
 #[allow(clippy::too_many_arguments)]
 pub fn check_varlen<'py>(
@@ -572,11 +647,21 @@ pub fn check_varlen<'py>(
     block_table: Option<Object<'_, 'py>>,
     sinks: Option<Object<'_, 'py>>,
     softcap: f32,
+    k_descale: Option<Object<'_, 'py>>,
+    v_descale: Option<Object<'_, 'py>>,
 ) -> PyResult<()> {
     let objects = Objects {
         qkv: [q, k, v],
         out: None,
-        arrays: [cu_q, cu_k, seqused_k, block_table, sinks],
+        arrays: [
+            cu_q,
+            cu_k,
+            seqused_k,
+            block_table,
+            sinks,
+            k_descale,
+            v_descale,
+        ],
         return_lse: false,
     };
     let Some(tensors) = Tensors::read_fake(&objects)? else {

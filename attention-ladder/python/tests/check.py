@@ -628,7 +628,7 @@ def packed_sequences():
     call = functools.partial(attention_ladder.varlen_attn, enable_gqa=True)
     flash = attention_ladder.flash_attn_varlen_func
     for name, value in {
-        **dict.fromkeys(("seqused_q", "qv", "q_descale", "k_descale", "v_descale"), cu_q),
+        **dict.fromkeys(("seqused_q", "qv", "q_descale"), cu_q),
         "attention_chunk": 64,
         "sm_margin": 2,
     }.items():

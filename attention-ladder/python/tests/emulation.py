@@ -88,13 +88,15 @@ def attended(q, k, v, scale, left, right, sinks, softcap):
     return (torch.softmax(scores, -1).nan_to_num(0.0) @ values).transpose(0, 1), torch.logsumexp(scores, -1)
 
 
-def varlen_reference(q, k, v, cu_q, cu_k, scale, left, right, used, table, sinks, softcap):
-    """The output and log-sum-exps of a call of the operator `varlen`. Rows of no sequence are NaN."""
+def varlen_reference(q, k, v, cu_q, cu_k, scale, left, right, used, table, sinks, softcap, descales=(None, None)):
+    """The output and log-sum-exps of a call of the operator `varlen`. Rows of no sequence are NaN. `descales`: of K and V in E4M3."""
+    k, v = (x.float() if x.dtype is torch.float8_e4m3fn else x for x in (k, v))
     out = torch.full_like(q, float("nan"), dtype=torch.float64)
     lse = out.new_full((q.shape[1], q.shape[0]) if cu_q is not None else (q.shape[0], q.shape[2], q.shape[1]), float("nan"))
     parts = zip(sequences_of(q, cu_q, None), sequences_of(k, cu_k, used, table), sequences_of(v, cu_k, used, table))
-    for b, part in enumerate(parts):
-        result, sums = attended(*part, scale, left, right, sinks, softcap)
+    for b, (rows, keys, values) in enumerate(parts):
+        keys, values = (x if s is None else x.double() * s[b].double()[:, None] for x, s in zip((keys, values), descales))
+        result, sums = attended(rows, keys, values, scale, left, right, sinks, softcap)
         if cu_q is None:
             out[b], lse[b] = result, sums
         else:
@@ -112,11 +114,12 @@ def emulated_varlen(native, *given):
     except (RuntimeError, ValueError) as error:
         if not lacks_gpu(str(error)):
             raise
-    q, k, v, out, cu_q, cu_k, _, _, scale, left, right, used, table, sinks, softcap, return_lse, _ = given
+    q, k, v, out, cu_q, cu_k, _, _, scale, left, right, used, table, sinks, softcap, *descales, return_lse, _ = given
     SERVED.append((tuple(q.shape), (left, right), sinks is not None, softcap))
     arrays = [None if x is None else stored(x) for x in (cu_q, cu_k, used, table, sinks)]
     cu_q, cu_k, used, table, sinks = arrays
-    result, lse = varlen_reference(stored(q), stored(k), stored(v), cu_q, cu_k, scale, left, right, used, table, sinks, softcap)
+    descales = [None if x is None else stored(x) for x in descales]
+    result, lse = varlen_reference(stored(q), stored(k), stored(v), cu_q, cu_k, scale, left, right, used, table, sinks, softcap, descales)
     out = attention_ladder._memory.empty_like(q) if out is None else out
     stored(out).data.copy_(result)
     return (out, lse.float()) if return_lse else out

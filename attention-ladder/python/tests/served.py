@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 OP = torch.ops.attention_ladder.varlen
-F16, BF16 = torch.float16, torch.bfloat16
+F16, BF16, E4M3 = torch.float16, torch.bfloat16, torch.float8_e4m3fn
 ROW_BOUND, LSE_BOUND = {F16: 2e-3, BF16: 1.6e-2}, 1e-5
 WINDOWS = ((-1, -1), (-1, 0), (7, 0), (3, 5), (0, 0))
 
@@ -241,6 +241,58 @@ class Cases:
         raises(ValueError, "both page_table and cache_batch_idx", call, cache_seqlens=used, cache_batch_idx=used)
         raises(ValueError, "cache_seqlens = 65: the cache has 64 rows", call, cache_seqlens=65)
 
+    def a_cache_in_e4m3_has_scales(self):
+        codes = [x.to(E4M3) for x in (self.k, self.v)]
+        scales = [torch.tensor(values, device=self.device) for values in ([[0.5, 2.0], [1.5, 0.25]], [[3.0, 0.75], [1.25, 4.0]])]
+        call = functools.partial(attention_ladder.flash_attn_with_kvcache, self.q, *codes, return_softmax_lse=True)
+        used = self.int32(50, 41)
+        for count, lengths in ((used, used), (50, None), (41, self.int32(41, 41)), (None, None)):
+            # Of each sequence and head, of each head, of all, and those that FlashAttention-3's callers expand.
+            for k_scale, v_scale in (
+                scales,
+                [x[1] for x in scales],
+                [x[:1] for x in scales],
+                [x[0, 1] for x in scales],
+                [x[:1, :1].expand(2, 2) for x in scales],
+                (None, scales[1]),
+            ):
+                wide = [None if x is None else x.expand(2, 2) for x in (k_scale, v_scale)]
+                out, lse = call(cache_seqlens=count, causal=True, k_descale=k_scale, v_descale=v_scale)
+                expected = varlen_reference(self.q, *codes, None, None, None, -1, 0, lengths, None, None, 0.0, wide)
+                near(out, expected[0], lse, expected[1])
+
+    def pages_and_packed_keys_in_e4m3_have_scales(self):
+        pools = [made(9, 16, 2, 64, device=self.device, seed=seed).to(E4M3) for seed in (4, 5)]
+        scales = [torch.tensor(values, device=self.device) for values in ([[0.5, 2.0], [1.5, 0.25]], [[3.0, 0.75], [1.25, 4.0]])]
+        named = dict(zip(("k_descale", "v_descale"), scales))
+        table, used = self.int32(8, 0, 3, -9, 2, 5, 1, 7).view(2, 4), self.int32(40, 61)
+        out, lse = attention_ladder.flash_attn_with_kvcache(
+            self.q, *pools, page_table=table, cache_seqlens=used, causal=True, sinks=self.sinks, return_softmax_lse=True, **named
+        )
+        expected = varlen_reference(self.q, *pools, None, None, None, -1, 0, used, table, self.sinks, 0.0, scales)
+        near(out, expected[0], lse, expected[1])
+        starts_q, starts_k = self.int32(0, 30, 37), self.int32(0, 10, 50)
+        packed = (self.q[0], *[x[0].to(E4M3) for x in (self.k, self.v)], starts_q, starts_k, 30, 40)
+        out, lse = attention_ladder.flash_attn_varlen_func(*packed, return_attn_probs=True, **named)
+        expected = varlen_reference(*packed[:5], None, -1, -1, None, None, None, 0.0, scales)
+        near(out, expected[0], lse, expected[1])
+
+    def scales_without_a_meaning_are_refused(self):
+        codes = [x.to(E4M3) for x in (self.k, self.v)]
+        call = functools.partial(attention_ladder.flash_attn_with_kvcache, self.q, *codes)
+        ones = torch.ones(2, 2, device=self.device)
+        raises(ValueError, "k_descale is [4]: expected [batch, heads_kv] = [2, 2]", call, k_descale=self.sinks)
+        raises(ValueError, "v_descale is [2, 4]", call, v_descale=ones.repeat(1, 2))
+        raises(ValueError, "k_descale must be a contiguous float32 tensor [2, 2]", call, k_descale=ones.half())
+        raises(TypeError, "k_descale is no torch.Tensor, but a float", call, k_descale=0.5)
+        raises(ValueError, "k is not E4M3 and has scales", attention_ladder.flash_attn_with_kvcache, *self.qkv, k_descale=ones)
+        used = self.int32(50, 41)
+        every = functools.partial(attention_ladder.flash_attn_with_kvcache, self.q.to(E4M3), *codes, cache_seqlens=used)
+        raises(NotImplementedError, "E4M3 is not supported for queries", every)
+        raises(TypeError, "k and v may be float8_e4m3fn", attention_ladder.flash_attn_with_kvcache, self.q, codes[0], self.v)
+        narrow = [x[..., :40] for x in (self.q, *codes)]
+        raises(NotImplementedError, "head_dim = 40 is not supported with cache=e4m3", attention_ladder.flash_attn_with_kvcache, *narrow)
+
     def a_sequence_reads_the_row_of_the_cache_that_it_names(self):
         for rows in (64, 48):
             caches = [made(5, rows, 2, 64, device=self.device, seed=seed) for seed in (6, 7)]
@@ -259,7 +311,7 @@ class Cases:
 
     def a_cache_refuses_by_name(self):
         call = functools.partial(attention_ladder.flash_attn_with_kvcache, *self.qkv)
-        names = "k v qv rotary_cos rotary_sin rotary_seqlens cache_leftpad cu_seqlens_k_new q_descale k_descale v_descale"
+        names = "k v qv rotary_cos rotary_sin rotary_seqlens cache_leftpad cu_seqlens_k_new q_descale"
         for name in names.split():
             raises(NotImplementedError, f"{name} is not supported", call, **{name: self.sinks})
         raises(NotImplementedError, "attention_chunk is not supported", call, attention_chunk=64)

@@ -45,6 +45,7 @@ pub(crate) fn packed() -> AttentionLadderVarlenCall {
         softcap: 0.0,
         softmax_scale: 0.0,
         flags: 0,
+        kv_dtype: 0,
     }
 }
 
@@ -60,6 +61,15 @@ fn paged() -> AttentionLadderVarlenCall {
     for pages in [&mut call.k, &mut call.v] {
         pages.batch_stride = 16 * 2 * 64;
     }
+    call
+}
+
+/// The same pages in E4M3, with scales.
+fn cached() -> AttentionLadderVarlenCall {
+    let mut call = paged();
+    call.kv_dtype = crate::ATTENTION_LADDER_E4M3;
+    call.k.scales = 0x7000 as *const _;
+    call.v.scales = 0x8000 as *const _;
     call
 }
 
@@ -123,6 +133,7 @@ fn what_no_kernel_has_is_unsupported_by_name() {
         "E4M3 is not supported",
     );
     expect_unsupported(|c| c.dtype = 3, "dtype 3 is not supported");
+    expect_unsupported(|c| c.kv_dtype = 2, "kv_dtype 2 is not supported");
     expect_unsupported(|c| c.mask = 2, "mask 2 is not supported");
     expect_unsupported(
         |c| c.flags = crate::ATTENTION_LADDER_BATCH_INVARIANT,
@@ -147,6 +158,77 @@ fn extents_windows_and_scales_without_a_meaning_are_invalid() {
     expect_invalid(|c| c.softcap = f32::NAN, "softcap = NaN");
     expect_invalid(|c| c.softmax_scale = -1.0, "softmax_scale = -1");
     expect_invalid(|c| c.q.scales = 16 as *const f32, "q is not E4M3");
+    expect_invalid(|c| c.k.scales = 16 as *const f32, "k is not E4M3");
+}
+
+#[test]
+fn keys_in_e4m3_have_scales_and_rows_of_16_bytes() {
+    let refused = |change: fn(&mut AttentionLadderVarlenCall), code, words| {
+        expect_refusal(cached(), change, code, words);
+    };
+    refused(
+        |c| c.q.scales = 16 as *const f32,
+        Code::Invalid,
+        "q is not E4M3 and has scales",
+    );
+    refused(
+        |c| c.k.scales = 65 as *const f32,
+        Code::Invalid,
+        "the address of k's scales is 0x41: it must be a multiple of 4 bytes",
+    );
+    refused(
+        |c| c.v.scales = c.o.data.cast_const().cast(),
+        Code::Invalid,
+        "the output overlaps v's scales",
+    );
+    refused(
+        |c| c.head_dim = 72,
+        Code::Unsupported,
+        "head_dim = 72 is not supported with cache=e4m3: a multiple of 16",
+    );
+    refused(
+        |c| c.k.head_stride = 72,
+        Code::Invalid,
+        "the head stride of k is 72 elements",
+    );
+    // Scales of 1.
+    let mut unscaled = cached();
+    unscaled.k.scales = null();
+    assert!(
+        launched(&unscaled)
+            .argument
+            .launch
+            .params
+            .k
+            .scales
+            .is_null()
+    );
+}
+
+#[test]
+fn codes_arrive_with_boxes_of_their_own_and_scales() {
+    let Launched { argument, maps } = launched(&cached());
+    assert_eq!((maps[0].element_bytes, maps[0].box_columns), (2, 64));
+    for map in &maps[1..3] {
+        assert_eq!((map.element_bytes, map.box_columns), (1, 64));
+        assert_eq!((map.swizzle, map.strides[1]), (64, 64));
+    }
+    let params = argument.launch.params;
+    assert_eq!(params.k.scales as usize, 0x7000);
+    assert_eq!(params.v.scales as usize, 0x8000);
+    // Rows of 96 codes are in one box of 128.
+    let mut wide = cached();
+    wide.head_dim = 96;
+    for tensor in [&mut wide.q, &mut wide.k, &mut wide.v, &mut wide.o] {
+        tensor.head_stride = 96;
+        tensor.row_stride *= 2;
+        tensor.batch_stride *= 2;
+    }
+    let map = launched(&wide).maps[1];
+    assert_eq!(
+        (map.box_columns, map.swizzle, map.extents[0]),
+        (128, 128, 96)
+    );
 }
 
 #[test]

@@ -74,14 +74,18 @@ def flash_attn_varlen_func(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`varlen_attn` with the signature of FlashAttention-3's function, and sinks. return_attn_probs returns the log-sum-exps, as there.
 
+    k and v may be float8_e4m3fn under q of float16 or bfloat16, with the scales k_descale and v_descale: see `flash_attn_with_kvcache`.
+
     causal ends the window at the query: window_size[1] counts as 0. pack_gqa and deterministic change nothing. Not supported, and refused
-    by name: seqused_q, qv, q_descale, k_descale, v_descale, attention_chunk, sm_margin, and num_splits above 1.
+    by name: seqused_q, qv, q_descale, attention_chunk, sm_margin, and num_splits above 1.
     """
     del pack_gqa, deterministic
-    _refuse(seqused_q=seqused_q, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    _refuse(seqused_q=seqused_q, qv=qv, q_descale=q_descale)
     _refuse(attention_chunk=attention_chunk or None, sm_margin=sm_margin or None)
     refuse_splits(num_splits)
-    arrays = Sequences(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_k, sinks=sinks)
+    descales = _Descales(k_descale, v_descale).of(q, k, cu_seqlens_q)
+    lengths = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_k)
+    arrays = Sequences(q, k, v, *lengths, None, sinks, *descales)
     return arrays.attend(_window(window_size, causal), softmax_scale, softcap, return_attn_probs)
 
 
@@ -125,14 +129,18 @@ def flash_attn_with_kvcache(
     cache_seqlens is the number of keys, an int for all sequences or int32 [batch] on the GPU; None is all rows. With cache_batch_idx, int32
     [batch], sequence b reads row cache_batch_idx[b] of the caches, whose rows have to be a multiple of 16; a small table is computed then.
 
+    The caches may be float8_e4m3fn under q of float16 or bfloat16, where head_dim is a multiple of 16. Then k_descale and v_descale, float32
+    [batch, heads_kv], multiply their values; [heads_kv], [1, heads_kv] or a single number for all heads are expanded, and None is 1. What is
+    not contiguous is copied.
+
     causal ends the window at the query: window_size[1] counts as 0. scheduler_metadata, pack_gqa and rotary_interleaved change nothing. Not
     supported, and refused by name: k and v to append, qv, rotary_cos, rotary_sin, rotary_seqlens, cache_leftpad, cu_seqlens_k_new,
-    q_descale, k_descale, v_descale, attention_chunk, sm_margin, and num_splits above 1.
+    q_descale, attention_chunk, sm_margin, and num_splits above 1.
     """
     del rotary_interleaved, scheduler_metadata, pack_gqa
     _refuse(k=k, v=v, qv=qv, rotary_cos=rotary_cos, rotary_sin=rotary_sin, rotary_seqlens=rotary_seqlens)
     _refuse(cache_leftpad=cache_leftpad, cu_seqlens_k_new=cu_seqlens_k_new)
-    _refuse(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    _refuse(q_descale=q_descale)
     _refuse(attention_chunk=attention_chunk or None, sm_margin=sm_margin or None)
     refuse_splits(num_splits)
     for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
@@ -141,6 +149,7 @@ def flash_attn_with_kvcache(
         _refuse_rank("q", q, "[batch, rows, heads, head_dim] without cu_seqlens_q")
     elif max_seqlen_q is None:
         raise ValueError("cu_seqlens_q needs max_seqlen_q, the most rows of a sequence")
+    descales = _Descales(k_descale, v_descale).of(q, k_cache, cu_seqlens_q)
     window = _window(window_size, causal)
     keys = cache_seqlens if isinstance(cache_seqlens, torch.Tensor) else None
     count = None if isinstance(cache_seqlens, torch.Tensor) else cache_seqlens
@@ -151,15 +160,44 @@ def flash_attn_with_kvcache(
     if count is not None and places.are_rows:
         # No array of lengths is needed.
         k_cache, v_cache = k_cache[:, :count], v_cache[:, :count]
-    if keys is None and places.are_rows and cu_seqlens_q is None:
+    is_of_one_type = k_cache.dtype == q.dtype and k_descale is None and v_descale is None
+    if keys is None and places.are_rows and cu_seqlens_q is None and is_of_one_type:
         return _attend_dense(q, k_cache, v_cache, softmax_scale, causal, window_size, softcap, sinks, return_softmax_lse)
     if keys is None and not places.are_rows:
         batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
         keys = torch.full((batch,), k_cache.shape[1] if count is None else count, dtype=torch.int32, device=q.device)
     longest = places.rows(k_cache)
     table, k_pages, v_pages = places.apply(k_cache, v_cache)
-    sequences = Sequences(q, k_pages, v_pages, cu_seqlens_q, None, max_seqlen_q or 0, longest, keys, table, sinks)
+    sequences = Sequences(q, k_pages, v_pages, cu_seqlens_q, None, max_seqlen_q or 0, longest, keys, table, sinks, *descales)
     return sequences.attend(window, softmax_scale, softcap, return_softmax_lse)
+
+
+class _Descales:
+    """The scales of K and V in float8_e4m3fn, as FlashAttention-3 has them or with fewer dimensions."""
+
+    def __init__(self, k_descale: Given, v_descale: Given) -> None:
+        self.named = (("k_descale", k_descale), ("v_descale", v_descale))
+
+    def of(self, q: torch.Tensor, k: torch.Tensor, cu_seqlens_q: Given) -> tuple[Given, Given]:
+        """Returns both, contiguous [batch, heads_kv]; None for those that are not given."""
+        if all(scales is None for _, scales in self.named):
+            return None, None
+        batch, heads_kv = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1, k.shape[-2]
+        k_descale, v_descale = (self._expanded(name, scales, batch, heads_kv) for name, scales in self.named)
+        return k_descale, v_descale
+
+    @staticmethod
+    def _expanded(name: str, scales: Given, batch: int, heads_kv: int) -> Given:
+        if scales is None:
+            return None
+        if not isinstance(scales, torch.Tensor):
+            raise TypeError(f"{name} is no torch.Tensor, but a {type(scales).__name__}")
+        shape = tuple(scales.shape)
+        if scales.numel() != 1 and shape not in ((batch, heads_kv), (1, heads_kv), (heads_kv,)):
+            raise ValueError(f"{name} is {list(shape)}: expected [batch, heads_kv] = [{batch}, {heads_kv}], [heads_kv] or a single number")
+        if scales.numel() == 1:
+            scales = scales.reshape(())
+        return scales.expand(batch, heads_kv).contiguous()
 
 
 class _Places:

@@ -51,6 +51,8 @@ def varlen(
     block_table: Tensor | None,
     sinks: Tensor | None,
     softcap: float,
+    k_descale: Tensor | None,
+    v_descale: Tensor | None,
     return_lse: bool,
     is_dispatched: bool,
     /,
@@ -70,5 +72,7 @@ def check_varlen(
     block_table: Tensor | None,
     sinks: Tensor | None,
     softcap: float,
+    k_descale: Tensor | None,
+    v_descale: Tensor | None,
     /,
 ) -> None: ...

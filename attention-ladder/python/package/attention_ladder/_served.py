@@ -16,7 +16,7 @@ _varlen = _native.varlen
 _UNRECORDED = contextlib.nullcontext()
 _NAMES = (
     *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "scale", "window_left", "window_right"),
-    *("seqused_k", "block_table", "sinks", "softcap"),
+    *("seqused_k", "block_table", "sinks", "softcap", "k_descale", "v_descale"),
 )
 
 
@@ -29,7 +29,10 @@ class AuxRequest(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Sequences:
-    """The tensors of a call: queries are packed, or without cu_seqlens_q padded; keys are packed, padded or in pages."""
+    """The tensors of a call: queries are packed, or without cu_seqlens_q padded; keys are packed, padded or in pages.
+
+    k and v have the type of q, or float8_e4m3fn with a scale for each sequence and key head, float32 [batch, heads_kv].
+    """
 
     q: torch.Tensor
     k: torch.Tensor
@@ -42,6 +45,8 @@ class Sequences:
     seqused_k: Given = None
     block_table: Given = None
     sinks: Given = None
+    k_descale: Given = None
+    v_descale: Given = None
 
     def attend(
         self, window: tuple[int, int], scale: float | None, softcap: float, return_lse: bool, out: Given = None
@@ -51,9 +56,10 @@ class Sequences:
         tensors = (self.q, self.k, self.v)
         lengths = (self.cu_seqlens_q, self.cu_seqlens_k, self.max_seqlen_q, self.max_seqlen_k)
         arrays = (self.seqused_k, self.block_table, self.sinks)
-        given = (*tensors, *lengths, scale, left, right, *arrays, softcap)
+        descales = (self.k_descale, self.v_descale)
+        given = (*tensors, *lengths, scale, left, right, *arrays, softcap, *descales)
         if not is_compiling():
-            arguments: Any = (*tensors, out, *lengths, scale, left, right, *arrays, softcap, return_lse, False)
+            arguments: Any = (*tensors, out, *lengths, scale, left, right, *arrays, softcap, *descales, return_lse, False)
             record: contextlib.AbstractContextManager[object] = _UNRECORDED
             if _profiler._is_profiler_enabled:
                 record = _dispatch.record("attention_ladder::varlen", given)
@@ -143,12 +149,15 @@ def _register() -> None:
         block_table: Given = None,
         sinks: Given = None,
         softcap: float = 0.0,
+        k_descale: Given = None,
+        v_descale: Given = None,
         *,
         is_dispatched: bool = True,
     ) -> Results | None:
         numbers = (max_seqlen_q, max_seqlen_k, scale, window_left, window_right)
         arrays = (seqused_k, block_table, sinks)
-        return _varlen(q, k, v, None, cu_seqlens_q, cu_seqlens_k, *numbers, *arrays, softcap, True, is_dispatched)
+        given: Any = (*numbers, *arrays, softcap, k_descale, v_descale, True, is_dispatched)
+        return _varlen(q, k, v, None, cu_seqlens_q, cu_seqlens_k, *given)
 
     def shapes(
         q: torch.Tensor,
@@ -165,15 +174,18 @@ def _register() -> None:
         block_table: Given = None,
         sinks: Given = None,
         softcap: float = 0.0,
+        k_descale: Given = None,
+        v_descale: Given = None,
     ) -> Results:
-        tensors = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, sinks)
+        tensors = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, sinks, k_descale, v_descale)
         if len({given.device for given in tensors if given is not None}) > 1:
             raise ValueError("q, k, v and the arrays beside them must be on one device")
         lengths = (_number(max_seqlen_q, 1), _number(max_seqlen_k, 1))
         window = (_number(window_left, -1), _number(window_right, -1))
         number = scale if isinstance(scale, (int, float)) else None
         cap = softcap if isinstance(softcap, (int, float)) else 0.0
-        arguments: Any = (q, k, v, cu_seqlens_q, cu_seqlens_k, *lengths, number, *window, seqused_k, block_table, sinks, cap)
+        arrays = (seqused_k, block_table, sinks)
+        arguments: Any = (q, k, v, cu_seqlens_q, cu_seqlens_k, *lengths, number, *window, *arrays, cap, k_descale, v_descale)
         _native.check_varlen(*arguments)
         return _memory.empty_like(q), _memory.empty_varlen_lse(q)
 
@@ -190,7 +202,7 @@ def _register() -> None:
     schema = (
         "varlen(Tensor q, Tensor k, Tensor v, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, SymInt max_seqlen_q, SymInt max_seqlen_k, "
         "Scalar? scale=None, SymInt window_left=-1, SymInt window_right=-1, Tensor? seqused_k=None, Tensor? block_table=None, "
-        "Tensor? sinks=None, float softcap=0.0) -> (Tensor, Tensor)"
+        "Tensor? sinks=None, float softcap=0.0, Tensor? k_descale=None, Tensor? v_descale=None) -> (Tensor, Tensor)"
     )
     library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
     op = torch.ops.attention_ladder.varlen.default

@@ -9,6 +9,7 @@ use crate::varlen::CheckedVarlen;
 use crate::varlen::tests::packed;
 use crate::{AttentionLadderCall, AttentionLadderTensor, AttentionLadderVarlenCall};
 use common::problem::Problem;
+use common::serving::Cache;
 use common::stage::{Artifacts, Attention, Kernel, LoadedStage, StageInfo, Unsupported};
 use cudarc::driver::sys::{self, CUcontext, CUstream};
 use libloading::{Library, Symbol};
@@ -51,6 +52,10 @@ impl Attention for Coded {
 
     fn serves(&self, kernel: &Kernel) -> bool {
         self.0.serves(kernel)
+    }
+
+    fn cache(&self, kernel: &Kernel) -> Option<Cache> {
+        self.0.cache(kernel)
     }
 
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
