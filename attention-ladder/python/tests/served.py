@@ -366,6 +366,10 @@ class Cases:
         starts = self.int32(0, 30, 74)
         q, k = (made(74, heads, 64, device=self.device) for heads in (4, 2))
         torch.library.opcheck(OP, (q, k, k, starts, starts, 44, 44), {"softcap": 2.0})
+        codes, ones = k.to(E4M3), torch.ones(2, 2, device=self.device)
+        # torch multiplies no codes, as its other checks would.
+        given = (q, codes, codes, starts, starts, 44, 44)
+        torch.library.opcheck(OP, given, {"k_descale": ones, "v_descale": ones}, test_utils="test_faketensor")
 
     def profilers_see_the_operators_name(self):
         with profile(activities=[ProfilerActivity.CPU]) as prof:
