@@ -14,13 +14,13 @@ use common::verdict::{GateId, Verdict};
 use log::{Log, Process};
 use measure::instrument::child::{self, Launches, ToolFiles};
 use measure::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
-use measure::select::{Chosen, Problems, at_least_one, subjects};
+use measure::select::{Chosen, Picked, Problems, at_least_one};
 use pages::show::Section;
 use rayon::prelude::*;
 use results::judge::list::joined;
 use results::judge::verdict::Exit;
 use results::table::measured::ToolFindings;
-use results::table::{Row, Source, Subject};
+use results::table::{Row, Source};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -114,7 +114,6 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = OpenRun::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds()?;
     let selected = args.chosen.pick(&builds)?;
-    let subjects = Vec::from_iter(subjects(&selected));
     gpu_to(&ladder, "launch on")?;
     let program = COMPUTE_SANITIZER
         .find()
@@ -130,8 +129,10 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let mut bars = Progress::default();
     let mut outcomes = Outcomes::default();
     let mut finished = 0;
-    for batch in subjects.chunks(variants_at_once()) {
-        bars.step("sanitize", batch[0].as_str(), finished, subjects.len());
+    for batch in selected.chunks(variants_at_once()) {
+        let (stage, variant) = batch[0];
+        let label = stage.subject(&variant.name);
+        bars.step("sanitize", label.as_str(), finished, selected.len());
         finished += batch.len();
         // The rows of a batch are written at once: an interrupt loses one batch.
         for row in sanitizer.check_batch(batch, run.run.session.device)? {
@@ -157,10 +158,15 @@ fn variants_at_once() -> usize {
     (rayon::current_num_threads() / TOOLS.len()).max(1)
 }
 
-fn launches(subject: &Subject, device: Option<DeviceLimits>) -> Launches {
+/// Returns the launches of a variant: of all problems with K and V of the type that it reads.
+fn launches((stage, variant): Picked<'_>, device: Option<DeviceLimits>) -> Launches {
+    let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);
     Launches {
-        variants: vec![subject.clone()],
-        problems: Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]),
+        variants: vec![stage.subject(&variant.name)],
+        problems: problems
+            .into_iter()
+            .filter_map(|problem| problem.in_cache(variant.cache).ok())
+            .collect(),
         device,
         watchdog: WATCHDOG_SECONDS,
     }
@@ -208,15 +214,15 @@ impl Sanitizer {
     /// as on a device with too little memory.
     fn check_batch(
         &self,
-        batch: &[Subject],
+        batch: &[Picked<'_>],
         device: Option<DeviceLimits>,
     ) -> anyhow::Result<Vec<Row>> {
         let rows: anyhow::Result<Vec<Option<Row>>> = batch
             .par_iter()
-            .map(|subject| {
-                let checks = self.check_all(&launches(subject, device))?;
-                let row = (!checks.is_empty()).then(|| Row::sanitized(subject.clone(), &checks));
-                Ok(row)
+            .map(|&(stage, variant)| {
+                let checks = self.check_all(&launches((stage, variant), device))?;
+                let subject = stage.subject(&variant.name);
+                Ok((!checks.is_empty()).then(|| Row::sanitized(subject, &checks)))
             })
             .collect();
         Ok(rows?.into_iter().flatten().collect())
@@ -280,6 +286,37 @@ impl Sanitizer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::problem::Problem;
+    use common::serving::Cache;
+    use results::table::VariantMeta;
+
+    /// Returns the problems of a variant that reads K and V in a cache, or of Q's type.
+    fn problems_of(cache: Option<Cache>) -> Vec<Problem> {
+        let ladder = results::testing::ladder();
+        let stage = &ladder[0];
+        let variant = VariantMeta {
+            cache,
+            ..stage.variants[0].clone()
+        };
+        launches((stage, &variant), None).problems
+    }
+
+    #[test]
+    fn a_variant_is_launched_on_two_shapes_of_each_element_type() {
+        let problems = problems_of(None);
+        assert_eq!(problems.len(), 6);
+        assert!(problems.iter().all(|problem| problem.is_dense()));
+    }
+
+    /// E4M3 of Q has no cache of another type.
+    #[test]
+    fn a_variant_that_reads_a_cache_is_launched_on_problems_that_have_one() {
+        let problems = problems_of(Some(Cache::E4m3));
+        assert_eq!(problems.len(), 4);
+        for problem in problems {
+            assert_eq!(problem.shape.serving.cache, Some(Cache::E4m3));
+        }
+    }
 
     #[test]
     fn versions_are_compared_by_number() {

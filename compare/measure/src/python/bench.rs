@@ -23,7 +23,7 @@ use results::judge::View;
 use results::judge::best;
 use results::judge::state::is_green;
 use results::table::measured::not_launched;
-use results::table::{ProblemPlace, Row, StageMeta, Subject};
+use results::table::{ProblemPlace, Row, StageMeta, Subject, VariantMeta};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -718,16 +718,20 @@ impl PeerOutputs {
 }
 
 /// Returns groups of variants of `stage` of which the fastest stands for it on a problem. The first
-/// is of its default's family, which claims over peers are about: the best where the run timed the
-/// problem, else all that are green in the run. The second is the best of all, if that is of
-/// another family.
+/// is of its default's family, or of the first that takes the problem, which claims over peers are
+/// about: the best where the run timed the problem, else all that are green in the run. The second
+/// is the best of all, if that is of another family.
 pub fn representative_variants(
     view: &View<'_>,
     stage: &StageMeta,
     place: &ProblemPlace,
 ) -> Vec<Vec<String>> {
-    let family = match stage.variant(&stage.default_variant) {
-        Some(default) => default.family.as_str(),
+    let problem = place.problem();
+    let takes_it =
+        |variant: &&VariantMeta| problem.is_none_or(|problem| variant.takes_shape(&problem.shape));
+    let default = stage.variant(&stage.default_variant).filter(takes_it);
+    let family = match default.or_else(|| stage.variants.iter().find(takes_it)) {
+        Some(first) => first.family.as_str(),
         None => "",
     };
     let mut groups = Vec::new();

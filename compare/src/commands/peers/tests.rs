@@ -4,6 +4,7 @@ use crate::commands::cli::Cli;
 use clap::Parser;
 use common::format::Format;
 use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
+use common::serving::Cache;
 use common::timing::sustained::{Load, Sustained};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, GateResult, Verdict};
@@ -1414,6 +1415,23 @@ fn all_green_variants_stand_for_a_stage_on_a_problem_that_was_not_timed() {
     );
     // None has the element type.
     assert!(representatives(&run, 1, Dtype::Bf16, Mask::Causal).is_empty());
+}
+
+/// The default's family reads K and V in Q's type alone.
+#[test]
+fn the_first_family_that_takes_a_problem_stands_for_its_stage() {
+    let run = timed([15.0, 20.0, 18.0]);
+    let mut stage = ladder().remove(0);
+    for variant in &mut stage.variants {
+        variant.serves = true;
+        variant.cache = variant.is_of("scalar").then_some(Cache::E4m3);
+    }
+    let representatives = |shape: &str| {
+        let place = ProblemPlace::new(shape, Dtype::F16, Mask::Causal);
+        representative_variants(&View::alone(&run), &stage, &place)
+    };
+    assert_eq!(representatives("fp8_cache"), [["scalar-32x64"]]);
+    assert_eq!(representatives("paged_decode_64"), [["wmma-qk-32x64"]]);
 }
 
 #[test]
