@@ -27,7 +27,6 @@ use results::table::Run;
 use results::testing;
 use results::testing::{SCALAR, WMMA, samples};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -1024,37 +1023,40 @@ fn a_kernel_of_unknown_power_is_timed_in_bursts() {
     assert_eq!(row.value(Metric::P50), Some(20.02));
 }
 
-/// Returns the rival of each of stage 0's kernels on mission, in the order of its variants.
-fn rivals_at(power_w: f64) -> Vec<(String, Option<f64>)> {
+/// A kernel that was timed, and its rival.
+struct Beside {
+    variant: String,
+    rival_us: Option<f64>,
+}
+
+/// Times stage 0's kernels on mission, in the order of its variants.
+fn beside_rivals(power_w: f64) -> Vec<Beside> {
     let gpu = GpuDouble::new(20.0).drawing(Some(power_w));
     Planned::new(&stage0_on("mission"), BackendKind::Cuda).time(&gpu, &mut judged(None));
-    gpu.timed
-        .take()
+    let rivals = gpu.rivals.take();
+    let variants = gpu.timed.take();
+    variants
         .into_iter()
-        .zip(gpu.rivals.take())
+        .zip(rivals)
+        .map(|(variant, rival_us)| Beside { variant, rival_us })
         .collect()
 }
 
 #[test]
 fn a_kernel_at_the_power_limit_has_the_fastest_of_its_family_so_far_as_its_rival() {
-    let mut families = BTreeMap::new();
-    for (variant, rival_us) in rivals_at(630.0) {
-        let is_wmma = variant.starts_with("wmma-qk");
-        families
-            .entry(is_wmma)
-            .or_insert_with(Vec::new)
-            .push(rival_us);
-    }
-    for (_, rivals) in families {
-        assert!(rivals.len() > 1, "a family has several variants");
-        assert_eq!(rivals[0], None, "nothing of its family was timed before");
+    let timed = beside_rivals(630.0);
+    for family in ["scalar", "wmma-qk"] {
+        let of_family = timed.iter().filter(|one| one.variant.starts_with(family));
+        let rivals: Vec<_> = of_family.map(|one| one.rival_us).collect();
+        assert!(rivals.len() > 1, "{family} has several variants");
+        assert_eq!(rivals[0], None, "nothing of {family} was timed before");
         assert_eq!(rivals[1..], vec![Some(22.0); rivals.len() - 1]);
     }
 }
 
 #[test]
 fn a_kernel_below_the_power_limit_is_no_rival() {
-    for (variant, rival_us) in rivals_at(300.0) {
+    for Beside { variant, rival_us } in beside_rivals(300.0) {
         assert_eq!(rival_us, None, "{variant}");
     }
 }

@@ -728,7 +728,7 @@ pub fn representative_variants(
 ) -> Vec<Vec<String>> {
     let problem = place.problem();
     let takes_it =
-        |variant: &&VariantMeta| problem.is_none_or(|problem| variant.takes_shape(&problem.shape));
+        |variant: &&VariantMeta| problem.is_none_or(|known| variant.takes_shape(&known.shape));
     let default = stage.variant(&stage.default_variant).filter(takes_it);
     let family = match default.or_else(|| stage.variants.iter().find(takes_it)) {
         Some(first) => first.family.as_str(),
