@@ -139,12 +139,12 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
     }
 }
 
-// Barriers that tell the mender of tiles of V which it makes full.
+// Barriers on which the mender waits before it completes a tile of V.
 template <int SLOTS>
 struct Landing {
     attn::Mbarrier landed[SLOTS]; // TMA has written the tile
 
-    // By one thread, before any other uses it. One mender asks.
+    // By one thread, before any other uses it. The number of readers is for Codes::init alone.
     __device__ __forceinline__ void init(int) {
         for (auto &barrier : landed) attn::mbarrier_init(&barrier, 1);
     }

@@ -43,7 +43,7 @@ struct Decode64x128 : Defaults {
     static constexpr bool PINGPONG = false;
 };
 
-// From codes. The registers of 128 threads at the launch are few.
+// For codes. 512 threads begin with 128 registers each: two computing warpgroups get 200, too few for Q.
 struct Widened128x128 : Wide192 {
     static constexpr int CONSUMERS = 2, K_SLOTS = 2, V_SLOTS = 2, WIDENERS = 1, CODE_SLOTS = 2;
     static constexpr int CONSUMER_REGISTERS = 200, WIDENER_REGISTERS = 72;

@@ -105,7 +105,7 @@ fn with_less(case: &Case, n: usize, change: impl Fn(&mut Shape, usize)) -> Vec<C
 }
 
 /// Returns cases without one of the properties of sequences as they are served, or without all but
-/// a cache: most variants that read one take nothing else.
+/// a cache: variants that read one take nothing else.
 fn serving(case: &Case) -> Vec<Case> {
     let whole = case.problem.shape.serving;
     let without = [

@@ -182,7 +182,6 @@ impl<'a> Executor<'a> {
                 arm_plan.rival_us = rivals.of(family);
                 let kernel_timed = timer.time(kernel, &bench.pool, &arm_plan)?;
                 let measurement = &kernel_timed.measurement;
-                rivals.add(family, measurement);
                 arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
                 arm_plan.settling = arm_plan.settling.min(SETTLING_AFTER_ANOTHER);
                 let judged = bench
@@ -191,6 +190,9 @@ impl<'a> Executor<'a> {
                 let mut after = judged.gates;
                 let speed_of_light = bench.speed_of_light(timer, zero_us);
                 after.extend(speed_of_light.impossible(measurement.device.min));
+                if measured::failed(&after).next().is_none() {
+                    rivals.add(family, measurement);
+                }
                 let place = ProblemPlace::of(&problem);
                 run.append(Row::latency(subject.clone(), place, measurement, &after));
                 sink.on_rows_added(run)?;
@@ -447,9 +449,9 @@ impl<'a> Benches<'a> {
     }
 }
 
-/// The fastest sustained time of each family of a stage on a problem, in microseconds. Claims and
-/// pages ask for the fastest of a family: whoever is slower in a burst needs no seconds at the power
-/// limit.
+/// The fastest sustained time of each family of one stage on a problem, in microseconds, of kernels
+/// whose timed outputs are right. Claims and pages ask for the fastest of a family: whoever is slower
+/// in a burst needs no seconds at the power limit.
 #[derive(Default)]
 struct Rivals(BTreeMap<String, f64>);
 

@@ -778,16 +778,21 @@ impl<'a> Cases<'a> {
     /// Returns the problems that it is timed on: the claims' problem, every named shape but the
     /// smallest in T2, and whatever was selected.
     fn timings(&self) -> Vec<Problem> {
-        let request = self.request;
-        if self.backend == BackendKind::Emulated
-            || request.cases.iters == Some(0)
-            || request.random_problems.is_some()
-            || request.file.is_some()
-        {
+        if !self.is_to_be_timed() {
             return vec![];
         }
+        let request = self.request;
         let problems = self.planned.iter().map(|case| case.problem);
         distinct(problems.filter(|problem| request.has_problems() || self.is_timed(problem)))
+    }
+
+    /// Returns whether it has cases and the flags ask for its times.
+    fn is_to_be_timed(&self) -> bool {
+        let request = self.request;
+        let is_excluded = request.cases.iters == Some(0)
+            || request.random_problems.is_some()
+            || request.file.is_some();
+        self.backend == BackendKind::Cuda && !is_excluded && !self.planned.is_empty()
     }
 
     /// Returns whether its tier times it on a problem.
@@ -852,7 +857,7 @@ pub fn plan(
         let mut timed = own.timings();
         // Claims about other problems than the claims' own would take the default tier six minutes
         // on an H100.
-        if !timed.is_empty() && tier == Tier::T2 && !request.has_problems() {
+        if own.is_to_be_timed() && tier == Tier::T2 && !request.has_problems() {
             let mut claimed = claimed(all, stage, variant, &request.cases.problems);
             claimed.retain(|problem| !is_small(problem));
             timed.extend(claimed);

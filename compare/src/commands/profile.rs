@@ -137,11 +137,18 @@ fn green_variants(run: &Run, selected: &[Picked<'_>]) -> anyhow::Result<Vec<Subj
     Ok(green)
 }
 
-/// Refuses a profile that did not end well, or with fewer launches than planned.
+/// Refuses a profile that did not end well, with fewer launches than planned, or of problems that
+/// no variant takes.
 fn check_complete(run: &ToolRun, launches: &Launches) -> anyhow::Result<()> {
     let planned = count(launches);
     if run.ended.is_success() && run.rows.len() >= planned {
-        return Ok(());
+        if run.rows.iter().any(child::is_supported) {
+            return Ok(());
+        }
+        bail!(NoData(format!(
+            "{} takes none of the chosen problems; give others by --shapes",
+            joined(&launches.variants, " or ")
+        )));
     }
     let reason = match run.ended {
         Ended::TimedOut => run.ended.describe(timeout(launches).as_secs()),
@@ -331,6 +338,28 @@ mod tests {
             kernel: kernel.into(),
             values: [("m".to_string(), 1.0)].into(),
         }
+    }
+
+    /// Variants that read a cache, on mission.
+    #[test]
+    fn a_profile_of_problems_that_no_variant_takes_is_refused() {
+        let launches = Launches {
+            variants: vec![SCALAR.into()],
+            problems: vec![],
+            device: None,
+            watchdog: WATCHDOG_SECONDS,
+        };
+        let nothing = ToolRun {
+            ended: Ended::Exited(Default::default()),
+            printed: String::new(),
+            log: PathBuf::new(),
+            rows: vec![],
+        };
+        let error = check_complete(&nothing, &launches).unwrap_err().to_string();
+        assert!(
+            error.contains("takes none of the chosen problems"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -130,8 +130,8 @@ def flash_attn_with_kvcache(
     [batch], sequence b reads row cache_batch_idx[b] of the caches, whose rows have to be a multiple of 16; a small table is computed then.
 
     The caches may be float8_e4m3fn under q of float16 or bfloat16, where head_dim is a multiple of 16. Then k_descale and v_descale, float32
-    [batch, heads_kv], multiply their values; [heads_kv], [1, heads_kv] or a single number for all heads are expanded, and None is 1. What is
-    not contiguous is copied.
+    [batch, heads_kv], multiply their values; [heads_kv], [1, heads_kv] or a single number for all heads are expanded, and None is 1. They
+    have to be positive and finite: 0 gives NaN. What is not contiguous is copied.
 
     causal ends the window at the query: window_size[1] counts as 0. scheduler_metadata, pack_gqa and rotary_interleaved change nothing. Not
     supported, and refused by name: k and v to append, qv, rotary_cos, rotary_sin, rotary_seqlens, cache_leftpad, cu_seqlens_k_new,

@@ -1054,6 +1054,21 @@ fn a_kernel_at_the_power_limit_has_the_fastest_of_its_family_so_far_as_its_rival
     }
 }
 
+/// What a wrong kernel takes says nothing of a right one.
+#[test]
+fn a_kernel_whose_timed_outputs_are_wrong_is_no_rival() {
+    let gpu = GpuDouble::new(20.0)
+        .drawing(Some(630.0))
+        .with_fault("scalar-32x64", |outputs| {
+            outputs[0].execution.output[0] ^= 1
+        });
+    let scalars = stage0_on("1x1x17x64").variants(["scalar-32x64", "scalar-32x128-k2"]);
+    let planned = Planned::new(&scalars, BackendKind::Cuda);
+    planned.time(&gpu, &mut judged(None));
+    assert_eq!(gpu.timed.take(), ["scalar-32x64", "scalar-32x128-k2"]);
+    assert_eq!(gpu.rivals.take(), [None, None]);
+}
+
 #[test]
 fn a_kernel_below_the_power_limit_is_no_rival() {
     for Beside { variant, rival_us } in beside_rivals(300.0) {

@@ -33,6 +33,8 @@ class FlashInfer:
         if self.served.sinks is not None:
             return self.with_sinks()
         if not is_cache:
+            if self.served.serving.cache:
+                raise NotImplementedError("its wrapper of packed keys is not given scales")
             return self.ragged()
         return self.decode() if self.is_decode() else self.paged()
 

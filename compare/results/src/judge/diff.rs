@@ -323,7 +323,7 @@ pub fn accepted(run: &Run, committed: &Table) -> Table {
 }
 
 /// Drops the times of former kernels of the variants that a whole T2 timed, on problems that it left
-/// out: it times every problem for which a page or a claim asks.
+/// out: it times every problem that a page shows and that a claim over another stage is about.
 fn drop_former_times(table: &mut Table, run: &Run) {
     let timed: BTreeSet<&Subject> = run.table.latencies().map(|row| &row.subject).collect();
     table.retain(|row| {
