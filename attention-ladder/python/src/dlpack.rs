@@ -165,6 +165,19 @@ impl Tensor<'_, '_> {
         &self.strides[..self.dimensions.min(4)]
     }
 
+    /// Returns whether it has these extents and its elements lie one behind the other, row by row. The
+    /// stride of a dimension of one element is never used.
+    pub fn is_dense(&self, extents: &[i64]) -> bool {
+        let mut expected = 1;
+        let dimensions = extents.iter().zip(self.strides());
+        self.shape() == extents
+            && dimensions.rev().all(|(&extent, &stride)| {
+                let is_in_place = extent == 1 || stride == expected;
+                expected *= extent;
+                is_in_place
+            })
+    }
+
     pub fn dimensions(&self) -> usize {
         self.dimensions
     }

@@ -80,11 +80,11 @@ fn scale_address(tensor: &Tensor<'_, '_>, scales: Option<&Tensor<'_, '_>>) -> Py
 
 fn refuse_unfit_scales(tensor: &Tensor<'_, '_>, scales: &Tensor<'_, '_>) -> PyResult<()> {
     let [batch, heads, _, _] = extents(tensor)?;
-    let is_dense = scales.shape() == [batch, heads]
-        && (heads == 1 || scales.strides()[1] == 1)
-        && (batch == 1 || scales.strides()[0] == heads);
     let is_nothing = scales.is_empty() && tensor.is_empty();
-    if (is_dense || is_nothing) && scales.kind == Kind::F32 && scales.gpu == tensor.gpu {
+    if (scales.is_dense(&[batch, heads]) || is_nothing)
+        && scales.kind == Kind::F32
+        && scales.gpu == tensor.gpu
+    {
         return Ok(());
     }
     let name = tensor.name;

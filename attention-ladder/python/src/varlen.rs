@@ -43,30 +43,17 @@ impl<'a, 'py> Tensors<'a, 'py> {
     /// Reads the tensors' memory.
     fn read(objects: &Objects<'a, 'py>) -> PyResult<Self> {
         let [q, k, v] = objects.qkv;
-        let [
-            cu_q,
-            cu_k,
-            seqused_k,
-            block_table,
-            sinks,
-            k_descale,
-            v_descale,
-        ] = objects.arrays;
-        Ok(Self {
-            qkv: [
-                dlpack::read("q", q)?,
-                dlpack::read("k", k)?,
-                dlpack::read("v", v)?,
-            ],
-            out: read_optional("out", objects.out)?,
-            cu_q: read_optional("cu_seqlens_q", cu_q)?,
-            cu_k: read_optional("cu_seqlens_k", cu_k)?,
-            seqused_k: read_optional("seqused_k", seqused_k)?,
-            block_table: read_optional("block_table", block_table)?,
-            sinks: read_optional("sinks", sinks)?,
-            k_descale: read_optional("k_descale", k_descale)?,
-            v_descale: read_optional("v_descale", v_descale)?,
-        })
+        let qkv = [
+            dlpack::read("q", q)?,
+            dlpack::read("k", k)?,
+            dlpack::read("v", v)?,
+        ];
+        let out = read_optional("out", objects.out)?;
+        let mut arrays = [const { None }; ARRAY_NAMES.len()];
+        for (index, name) in ARRAY_NAMES.into_iter().enumerate() {
+            arrays[index] = read_optional(name, objects.arrays[index])?;
+        }
+        Ok(Self::new(qkv, out, arrays))
     }
 
     /// Reads the attributes of tensors without memory. Returns `None` if an extent is a symbol.
@@ -88,6 +75,19 @@ impl<'a, 'py> Tensors<'a, 'py> {
                 return Ok(None);
             }
         }
+        Ok(Some(Self::new(
+            [q_tensor, k_tensor, v_tensor],
+            None,
+            arrays,
+        )))
+    }
+
+    /// Names the arrays, which are in the order of [`ARRAY_NAMES`].
+    fn new(
+        qkv: [Tensor<'a, 'py>; 3],
+        out: Option<Tensor<'a, 'py>>,
+        arrays: [Option<Tensor<'a, 'py>>; ARRAY_NAMES.len()],
+    ) -> Self {
         let [
             cu_q,
             cu_k,
@@ -97,9 +97,9 @@ impl<'a, 'py> Tensors<'a, 'py> {
             k_descale,
             v_descale,
         ] = arrays;
-        Ok(Some(Self {
-            qkv: [q_tensor, k_tensor, v_tensor],
-            out: None,
+        Self {
+            qkv,
+            out,
             cu_q,
             cu_k,
             seqused_k,
@@ -107,7 +107,7 @@ impl<'a, 'py> Tensors<'a, 'py> {
             sinks,
             k_descale,
             v_descale,
-        }))
+        }
     }
 
     /// Returns the number of sequences.
@@ -223,18 +223,17 @@ fn present_address(tensor: &Tensor<'_, '_>) -> *const c_void {
     }
 }
 
-/// Returns the address of a dense array of `count` elements, null if there is none.
+/// Returns the address of a dense array of these extents, null if there is none.
 fn array(
     tensor: Option<&Tensor<'_, '_>>,
     q: &Tensor<'_, '_>,
     kind: Kind,
-    count: i64,
+    extents: &[i64],
 ) -> PyResult<*const c_void> {
     let Some(present) = tensor else {
         return Ok(null());
     };
-    let is_dense = present.shape() == [count] && (count == 1 || present.strides() == [1]);
-    if is_dense && present.kind == kind && present.gpu == q.gpu {
+    if present.is_dense(extents) && present.kind == kind && present.gpu == q.gpu {
         return Ok(present_address(present));
     }
     let dtype = if kind == Kind::I32 {
@@ -243,28 +242,7 @@ fn array(
         "float32"
     };
     Err(PyValueError::new_err(format!(
-        "{} must be a contiguous {dtype} tensor [{count}] on the device of q",
-        present.name
-    )))
-}
-
-/// Returns the address of the scales of k or v, dense, null if there are none.
-fn scales(
-    tensor: Option<&Tensor<'_, '_>>,
-    q: &Tensor<'_, '_>,
-    [batch, heads_kv]: [i64; 2],
-) -> PyResult<*const f32> {
-    let Some(present) = tensor else {
-        return Ok(null());
-    };
-    let is_dense = present.shape() == [batch, heads_kv]
-        && (heads_kv == 1 || present.strides()[1] == 1)
-        && (batch == 1 || present.strides()[0] == heads_kv);
-    if is_dense && present.kind == Kind::F32 && present.gpu == q.gpu {
-        return Ok(present_address(present).cast());
-    }
-    Err(PyValueError::new_err(format!(
-        "{} must be a contiguous float32 tensor [{batch}, {heads_kv}] on the device of q",
+        "{} must be a contiguous {dtype} tensor {extents:?} on the device of q",
         present.name
     )))
 }
@@ -393,11 +371,11 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
     let [q_batches, q_rows, heads_q, head_dim] = q_extents;
     let [pages, key_rows, heads_kv, _] = k_extents;
     let batch = tensors.batch();
-    let starts = |tensor| array(tensor, q, Kind::I32, batch + 1);
+    let starts = |tensor| array(tensor, q, Kind::I32, &[batch + 1]);
     let table = Table::read(tensors.block_table.as_ref(), q, batch)?;
     let with_scales = |tensor, descale: &Option<Tensor<'_, '_>>| {
         Ok::<_, PyErr>(AttentionLadderTensor {
-            scales: scales(descale.as_ref(), q, [batch, heads_kv])?,
+            scales: array(descale.as_ref(), q, Kind::F32, &[batch, heads_kv])?.cast(),
             ..tensor
         })
     };
@@ -409,9 +387,9 @@ fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<Descr
         lse: null_mut(),
         cu_seqlens_q: starts(tensors.cu_q.as_ref())?.cast(),
         cu_seqlens_k: starts(tensors.cu_k.as_ref())?.cast(),
-        seqused_k: array(tensors.seqused_k.as_ref(), q, Kind::I32, batch)?.cast(),
+        seqused_k: array(tensors.seqused_k.as_ref(), q, Kind::I32, &[batch])?.cast(),
         block_table: table.address,
-        sinks: array(tensors.sinks.as_ref(), q, Kind::F32, heads_q)?.cast(),
+        sinks: array(tensors.sinks.as_ref(), q, Kind::F32, &[heads_q])?.cast(),
         dtype: element_type.dtype,
         mask: ladder::ATTENTION_LADDER_FULL,
         batch: clamped(batch),
