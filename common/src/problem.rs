@@ -23,6 +23,15 @@ named! {
     }
 }
 
+impl Cache {
+    /// Returns the element type that K and V have.
+    pub fn dtype(self) -> Dtype {
+        match self {
+            Cache::E4m3 => Dtype::E4m3,
+        }
+    }
+}
+
 impl Dtype {
     pub fn bytes(self) -> usize {
         match self {

@@ -5,7 +5,6 @@
 //! `8x32:8x1024x128+packed=tail:0:7+window=127:0+sinks+cap=30+page=16+cache=e4m3`. Lengths, page
 //! tables and sinks are drawn from its seed, so that a shape's text says all of them.
 
-use crate::problem::Dtype;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use serde::{Deserialize, Serialize};
@@ -40,15 +39,6 @@ named! {
     pub enum Cache {
         /// OCP FP8 E4M3FN with one f32 scale per sequence and key head: `value = scale * code`.
         E4m3 = "e4m3",
-    }
-}
-
-impl Cache {
-    /// Returns the element type that K and V have.
-    pub fn dtype(self) -> Dtype {
-        match self {
-            Cache::E4m3 => Dtype::E4m3,
-        }
     }
 }
 
