@@ -15,6 +15,27 @@ pub struct Wanted {
     pub batch_invariant: bool,
 }
 
+/// The blocks of a launch, or the items of blocks that stay.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks {
+    pub grid: [u32; 3],
+    /// Whether a block has some of the first and some of the last rows.
+    pub deals_rows: bool,
+    /// The number of blocks that a multiprocessor holds.
+    pub resident: u32,
+}
+
+impl Blocks {
+    /// Returns the blocks of a launch, of which a multiprocessor holds so many.
+    pub fn of(prepared: &Prepared<'_>, resident: u32) -> Self {
+        Self {
+            grid: prepared.grid,
+            deals_rows: prepared.deals_rows,
+            resident,
+        }
+    }
+}
+
 /// The number of terms of a launch's time.
 pub const TERMS: usize = 9;
 
@@ -34,10 +55,10 @@ pub const TERMS: usize = 9;
 pub fn terms(
     problem: &Problem,
     kernel: &KernelFacts,
-    grid: [u32; 3],
-    resident: u32,
+    blocks: Blocks,
     multiprocessors: u32,
 ) -> [f64; TERMS] {
+    let Blocks { grid, resident, .. } = blocks;
     let Shape {
         seq_q,
         seq_kv,
@@ -55,7 +76,12 @@ pub fn terms(
     let usable = multiprocessors - multiprocessors.min(parts.saturating_sub(2));
     let clusters_at_once = u64::from((usable / parts).max(1));
     let blind = blind_tiles(problem, tiles);
-    let busy = u64::from(tiles - blind) * u64::from(grid[1]) * u64::from(grid[2]);
+    let mut seeing = tiles - blind;
+    if blocks.deals_rows {
+        // Half of a block's rows may be blind: it takes as long as for all.
+        seeing = tiles.min(2 * seeing);
+    }
+    let busy = u64::from(seeing) * u64::from(grid[1]) * u64::from(grid[2]);
     let per_multiprocessor = busy.div_ceil(clusters_at_once) as f64;
     let rounds = busy.div_ceil(clusters_at_once * u64::from(resident)) as f64;
     let longest = seq_kv.div_ceil(keys_of_tile) as f64;
@@ -323,8 +349,12 @@ impl Chooser {
             if needs_lse && !kernel.lse || stage.attention.accepts(kernel, problem).is_err() {
                 continue;
             }
-            let grid = stage.attention.grid(kernel, &modelled_problem);
-            let us = self.time_us(candidate, kernel, &modelled_problem, grid);
+            let blocks = Blocks {
+                grid: stage.attention.grid(kernel, &modelled_problem),
+                deals_rows: stage.attention.deals_rows(kernel),
+                resident: candidate.resident,
+            };
+            let us = self.time_us(candidate, kernel, &modelled_problem, blocks);
             if fastest.is_none() || us < least_us {
                 fastest = Some((stage, kernel));
                 least_us = us;
@@ -338,15 +368,9 @@ impl Chooser {
         candidate: &Candidate,
         kernel: &Kernel,
         problem: &Problem,
-        grid: [u32; 3],
+        blocks: Blocks,
     ) -> f64 {
-        let launch_terms = terms(
-            problem,
-            kernel,
-            grid,
-            candidate.resident,
-            self.multiprocessors,
-        );
+        let launch_terms = terms(problem, kernel, blocks, self.multiprocessors);
         let costs = launch_terms.iter().zip(&candidate.us);
         costs.map(|(term, us)| term * us).sum()
     }
@@ -401,7 +425,12 @@ mod tests {
     ) -> [f64; TERMS] {
         let problem = Problem::new(shape, Dtype::F16, mask).unwrap();
         let facts = kernel(64 / cluster as usize, 128, cluster);
-        let mut in_tiles = terms(&problem, &facts, grid, resident, 132);
+        let blocks = Blocks {
+            grid,
+            deals_rows: false,
+            resident,
+        };
+        let mut in_tiles = terms(&problem, &facts, blocks, 132);
         for index in [3, 4, 6, 7] {
             in_tiles[index] = (in_tiles[index] * 1e12 / 8192.0 / 64.0).round() / 1e6;
         }
@@ -475,7 +504,12 @@ mod tests {
             ..Shape::bhsd(1, 1, 512, 64)
         };
         let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
-        let all = terms(&problem, &kernel(8, 64, 8), grid, 1, 132);
+        let blocks = Blocks {
+            grid,
+            deals_rows: false,
+            resident: 1,
+        };
+        let all = terms(&problem, &kernel(8, 64, 8), blocks, 132);
         [all[1], all[2], all[8]]
     }
 
@@ -559,5 +593,25 @@ mod tests {
         // They see 64, 128, 192 and 256 keys.
         assert_eq!(causal[6..8], [1.25, 2.0]);
         assert_eq!(causal[8], 4.0 * 64.0 * 64.0 / 1e3);
+    }
+
+    #[test]
+    fn where_rows_are_dealt_twice_as_many_blocks_see_a_key() {
+        let rounds = |keys, deals_rows| {
+            let shape = Shape {
+                seq_kv: keys,
+                ..Shape::bhsd(1, 33, 1024, 64)
+            };
+            let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+            let blocks = Blocks {
+                grid: [16, 33, 1],
+                deals_rows,
+                resident: 1,
+            };
+            terms(&problem, &kernel(64, 128, 1), blocks, 132)[2]
+        };
+        // Of 132 blocks a round, those of a quarter of the rows see a key, or of half.
+        assert_eq!([rounds(256, false), rounds(256, true)], [1.0, 2.0]);
+        assert_eq!([rounds(768, false), rounds(768, true)], [3.0, 4.0]);
     }
 }

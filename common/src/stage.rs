@@ -154,6 +154,8 @@ pub struct Prepared<'a> {
     pub grid: [u32; 3],
     /// Whether blocks stay on their multiprocessor and take one item after the other.
     pub is_persistent: bool,
+    /// Whether a block has some of the first and some of the last rows.
+    pub deals_rows: bool,
     /// Whether it writes log-sum-exps; see [`Prepared::with_lse`].
     pub lse: bool,
 }
@@ -198,6 +200,12 @@ pub trait Attention: Sync {
     /// Returns whether the queries of all heads that read the same keys are rows of the same
     /// blocks.
     fn packs_heads(&self, _kernel: &Kernel) -> bool {
+        false
+    }
+
+    /// Returns whether a block has some of the first and some of the last rows, so that under the
+    /// causal mask all blocks have the same work.
+    fn deals_rows(&self, _kernel: &Kernel) -> bool {
         false
     }
 
@@ -531,6 +539,7 @@ impl LoadedStage {
             kernel,
             grid: self.attention.grid(kernel, problem),
             is_persistent: self.attention.is_persistent(kernel),
+            deals_rows: self.attention.deals_rows(kernel),
             lse: false,
         })
     }
@@ -732,6 +741,7 @@ mod tests {
             kernel: &kernel,
             grid: [1; 3],
             is_persistent: false,
+            deals_rows: false,
             lse: false,
         };
         let fault = emulated::execute(&prepared, &staged, emulator::Schedule::InOrder, None);

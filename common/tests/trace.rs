@@ -108,6 +108,7 @@ fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
         kernel: &kernel,
         grid: [1; 3],
         is_persistent: false,
+        deals_rows: false,
         lse: false,
     };
     trace(
@@ -174,6 +175,7 @@ fn a_launch_is_counted_from_two_blocks_only_where_all_are_alike() {
             kernel,
             grid,
             is_persistent: false,
+            deals_rows: false,
             lse: false,
         };
         count(&prepared, &staged(seq_q, Dtype::F16))

@@ -93,4 +93,8 @@ impl Attention for Spread {
     fn packs_heads(&self, kernel: &Kernel) -> bool {
         kernel.family == "packed"
     }
+
+    fn deals_rows(&self, kernel: &Kernel) -> bool {
+        kernel.family == "zigzag"
+    }
 }

@@ -2,7 +2,7 @@
 //! instance.
 
 use super::{fold_of, gpu_of, launch, loaded, random_times};
-use common::choice::{TERMS, modelled, terms};
+use common::choice::{Blocks, TERMS, modelled, terms};
 use common::metric::Metric;
 use common::problem::{Dtype, Problem};
 use common::resources::multiprocessor;
@@ -162,8 +162,7 @@ impl TableSource<'_> {
                 terms: terms(
                     problem,
                     prepared.kernel,
-                    prepared.grid,
-                    own_samples.resident,
+                    Blocks::of(&prepared, own_samples.resident),
                     self.multiprocessors,
                 ),
                 us,

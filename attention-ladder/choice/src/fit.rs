@@ -7,7 +7,7 @@ use super::equations::{
 };
 use super::least_squares::{Coefficients, dot, least_squares};
 use super::{gpu_of, launch, loaded};
-use common::choice::{Cost, Model, TERMS, terms};
+use common::choice::{Blocks, Cost, Model, TERMS, terms};
 use common::problem::Dtype;
 use common::stage::LoadedStage;
 use common::timing::stats::percentile;
@@ -255,8 +255,7 @@ impl Candidates<'_> {
                 let launch_terms = terms(
                     problem,
                     prepared.kernel,
-                    prepared.grid,
-                    samples.resident,
+                    Blocks::of(&prepared, samples.resident),
                     self.multiprocessors,
                 );
                 let times = predicted.entry(instance.clone()).or_default();

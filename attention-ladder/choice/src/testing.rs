@@ -2,7 +2,7 @@
 //! calls this. It is compiled always, for the reasons that `results::testing` has.
 
 use super::{draw, least_squares};
-use common::choice::{self, TERMS};
+use common::choice::{self, Blocks, TERMS};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::stage::LoadedStage;
@@ -63,7 +63,7 @@ pub fn drawn_on(stages: &[LoadedStage], count: usize, sms: u32) -> Run {
             let Ok(prepared) = stage.prepare(subject.name(), problem) else {
                 continue;
             };
-            let terms = choice::terms(problem, prepared.kernel, prepared.grid, 1, sms);
+            let terms = choice::terms(problem, prepared.kernel, Blocks::of(&prepared, 1), sms);
             let us = least_squares::dot(&terms, &planted.coefficients);
             let kind = Kind::RandomTime(ProblemPlace::of(problem));
             let row = Row::new(subject, kind)

@@ -4,7 +4,7 @@ use super::fit::Fitted;
 use super::least_squares::{dot, least_squares};
 use super::testing::{LARGE, PLANTED, SMALL, SWIZZLE, drawn_on, drawn_run};
 use super::*;
-use common::choice::{Cost, TERMS, modelled, retain_listed, terms};
+use common::choice::{Blocks, Cost, TERMS, modelled, retain_listed, terms};
 use common::device::BackendKind;
 use common::problem::{Dtype, Mask};
 use common::timing::stats::percentile;
@@ -108,7 +108,7 @@ fn modelled_us(costs: &[Cost], row: &Row) -> f64 {
             cost.dtype == modelled(problem.dtype) && cost.head_dim == problem.shape.head_dim
         });
     let launch = launch(&STAGES, &row.subject, &problem).unwrap();
-    let terms = terms(&problem, launch.kernel, launch.grid, 1, 132);
+    let terms = terms(&problem, launch.kernel, Blocks::of(&launch, 1), 132);
     dot(&terms, &cost.unwrap().us)
 }
 

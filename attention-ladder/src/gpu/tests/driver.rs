@@ -46,6 +46,10 @@ impl Attention for Coded {
         self.0.packs_heads(kernel)
     }
 
+    fn deals_rows(&self, kernel: &Kernel) -> bool {
+        self.0.deals_rows(kernel)
+    }
+
     fn is_persistent(&self, kernel: &Kernel) -> bool {
         self.0.is_persistent(kernel)
     }
