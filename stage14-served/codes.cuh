@@ -19,23 +19,6 @@ struct Codes {
     __device__ __forceinline__ void init(int readers) { ring.init(readers); }
 };
 
-// Where 16 codes of a tile are: in a row, and which of its chunks.
-struct Chunk {
-    int row, col;
-};
-static_assert(std::is_trivially_default_constructible_v<Chunk>, "chunk_at() makes it");
-
-// The chunk that a thread has, so that eight threads in a row read from all banks and write to all: what they read is 16 bytes of each
-// chunk, what they write is 32. Rows of 128 codes become two boxes, where the same chunk has the same banks. So four threads have chunks of
-// one row, and four those of another: they read from the other half of the banks, and write to odd chunks where the former do to even ones.
-template <int HEAD_DIM>
-__device__ __forceinline__ Chunk chunk_at(int index) {
-    constexpr int CHUNKS = HEAD_DIM / 16;
-    if constexpr (HEAD_DIM != 128) return {index / CHUNKS, index % CHUNKS};
-    const int row = index / 16 % 4; // of eight, or its partner's
-    return {index / 64 * 8 + (index % 8 < 4 ? row : row ^ 5), index % 4 + index / 8 % 2 * 4};
-}
-
 // Two values of Q's type from two halves. Every code is exact in either.
 template <class Element>
 __device__ __forceinline__ uint32_t of_halves(uint32_t halves) {
@@ -51,13 +34,19 @@ __device__ __forceinline__ uint4 widened(uint32_t first, uint32_t second) {
                       of_halves<Element>(attn::E4M3::low(second)), of_halves<Element>(attn::E4M3::high(second)));
 }
 
-// Widening warpgroups, of whose threads the caller is number `thread`: for each tile of each item K, then V. Rows behind the sequence's end
-// become zeros, which is the mender's work where there are no codes.
+// Widening warpgroups, of whose threads the caller is number `thread`: for each tile of each item K, then V. A thread has one row of each
+// tile, and of its chunks of 16 codes every WIDENERS-th: where they are is computed once. Eight threads in a row have eight rows, so that
+// the swizzled chunks that they read, and those that they write, are in all banks. Rows behind the sequence's end become zeros, which is
+// the mender's work where there are no codes.
 template <class Preset>
 __device__ __forceinline__ void widen(typename Preset::Shared &smem, int thread) {
-    constexpr int HEAD_DIM = Preset::HEAD_DIM, BLOCK_N = Preset::BLOCK_N, THREADS = Preset::WIDENERS * 128;
+    constexpr int BLOCK_N = Preset::BLOCK_N, WIDENERS = Preset::WIDENERS, CHUNKS = Preset::HEAD_DIM / 16 / WIDENERS;
+    constexpr int AT_ONCE = CHUNKS > 4 ? CHUNKS / 2 : CHUNKS; // for which there are registers
+    static_assert(BLOCK_N == 128 && CHUNKS * WIDENERS * 16 == Preset::HEAD_DIM, "each thread of a warpgroup has a row, and as many chunks");
     using Element = typename Preset::Element;
     attn::give_registers_back<Preset::WIDENER_REGISTERS>();
+    const int row = thread % BLOCK_N;
+    const auto chunk_of = [&](int number) { return thread / BLOCK_N + number * WIDENERS; };
     auto &codes = smem.landing;
     auto rows = Place<Preset::ROW_SLOTS>::first();
     auto from = Place<Preset::CODE_SLOTS>::first();
@@ -69,14 +58,22 @@ __device__ __forceinline__ void widen(typename Preset::Shared &smem, int thread)
         codes.ring.wait_full(from);
         // Every consumer has read the slot's tile before.
         ring.wait_empty(at);
-#pragma unroll 4
-        for (int index = thread; index < BLOCK_N * HEAD_DIM / 16; index += THREADS) {
-            const Chunk chunk = chunk_at<HEAD_DIM>(index);
-            uint4 raw = make_uint4(0, 0, 0, 0);
-            if (chunk.row < valid) raw = *reinterpret_cast<const uint4 *>(codes.tiles[from.slot()].at(chunk.row, chunk.col));
-            auto &tile = tiles[at.slot()];
-            *reinterpret_cast<uint4 *>(tile.at(chunk.row, 2 * chunk.col)) = widened<Element>(raw.x, raw.y);
-            *reinterpret_cast<uint4 *>(tile.at(chunk.row, 2 * chunk.col + 1)) = widened<Element>(raw.z, raw.w);
+        const auto &codes_tile = codes.tiles[from.slot()];
+        auto &tile = tiles[at.slot()];
+#pragma unroll 1
+        for (int first = 0; first < CHUNKS; first += AT_ONCE) {
+            uint4 raw[AT_ONCE]; // all read before any is written: the compiler moves no read past a write
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                raw[i] = make_uint4(0, 0, 0, 0);
+                if (row < valid) raw[i] = *reinterpret_cast<const uint4 *>(codes_tile.at(row, chunk_of(first + i)));
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const int chunk = 2 * chunk_of(first + i);
+                *reinterpret_cast<uint4 *>(tile.at(row, chunk)) = widened<Element>(raw[i].x, raw[i].y);
+                *reinterpret_cast<uint4 *>(tile.at(row, chunk + 1)) = widened<Element>(raw[i].z, raw[i].w);
+            }
         }
         // Each lane makes what it wrote visible to wgmma, before one of them says that the slot is full.
         attn::fence_proxy_async();
