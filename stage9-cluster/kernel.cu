@@ -6,7 +6,6 @@
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
-#include <attn/ptx/cvt_finite.cuh>
 #include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
 #include "convert.cuh"
@@ -31,11 +30,11 @@ struct Preset {
     using VTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     struct Staging { KvTile v[PAIR]; attn::Mbarrier v_full[PAIR]; }; // codes of V
     struct Empty {};
-    // What a warp sends to the same warp of the other block: two rows' states of every fourth lane, and each lane's part of half of
-    // the columns, as elements of O, 16 bytes at a time.
+    // What a warp sends to the same warp of the other block: two rows' states of every fourth lane, and each lane's accumulators of half
+    // of the columns, four at a time.
     static constexpr int HALF = HEAD_DIM / 4; // accumulators
     struct Partial {
-        uint4 states[8], o[HALF / 8][32];
+        uint4 states[8], o[HALF / 4][32];
         attn::Mbarrier states_full, o_full;
     };
     struct Shared {
@@ -245,7 +244,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::store_async(rank ^ 1, &partial.states[lane / 4], states, &partial.states_full);
     }
     const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);
-    // What is sent of the output is divided by the sum, so that no half overflows.
+    // What is sent of the output is divided by the sum: ptxas would send accumulators as they are ahead of the wait, and serialises the
+    // products instead (C7514).
     const float normal[2] = {state[0].inverse_sum(), state[1].inverse_sum()};
     attn::wgmma_wait<0>(o_acc);
  if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key((tiles - 1) / Preset::PAIR * Preset::PAIR), o_acc);
@@ -254,16 +254,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const auto exchange = [&](auto first_own) {
         constexpr int OWN = decltype(first_own)::value, SENT = HALF - OWN;
 #pragma unroll
-        for (int i = 0; i < HALF / 8; ++i) {
-            uint32_t sent[4];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                // Rounding P may have made the quotient larger than any element of V, by less than a rounding: it is sent as the largest
-                // number. An infinity, which is V's own, is sent as NaN.
-                const float low = o_acc[SENT + 8 * i + 2 * j], high = o_acc[SENT + 8 * i + 2 * j + 1];
-                sent[j] = attn::pack_finite<Operand>(fmaf(low, normal[j % 2], 0.0f * low), fmaf(high, normal[j % 2], 0.0f * high));
-            }
-            attn::store_async(rank ^ 1, &partial.o[i][lane], make_uint4(sent[0], sent[1], sent[2], sent[3]), &partial.o_full);
+        for (int i = 0; i < HALF / 4; ++i) {
+            const auto word = [&](int j) { return __float_as_uint(o_acc[SENT + 4 * i + j] * normal[j / 2]); };
+            const uint4 sent = make_uint4(word(0), word(1), word(2), word(3));
+            attn::store_async(rank ^ 1, &partial.o[i][lane], sent, &partial.o_full);
         }
 #pragma unroll
         for (int i = 0; i < HALF; ++i) own[i] = o_acc[OWN + i];
@@ -290,15 +284,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
     attn::mbarrier_wait_cluster(&partial.o_full, 0);
 #pragma unroll
-    for (int i = 0; i < HALF / 8; ++i) {
+    for (int i = 0; i < HALF / 4; ++i) {
         const uint4 other = partial.o[i][lane];
-        const uint32_t words[4] = {other.x, other.y, other.z, other.w};
+        const float four[4] = {__uint_as_float(other.x), __uint_as_float(other.y), __uint_as_float(other.z), __uint_as_float(other.w)};
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const float2 pair = Operand::floats(words[j]);
-            own[8 * i + 2 * j] = fmaf(pair.x, other_factor[j % 2], own[8 * i + 2 * j]);
-            own[8 * i + 2 * j + 1] = fmaf(pair.y, other_factor[j % 2], own[8 * i + 2 * j + 1]);
-        }
+        for (int j = 0; j < 4; ++j) own[4 * i + j] = fmaf(four[j], other_factor[j / 2], own[4 * i + j]);
     }
     uint32_t *const first_o = Preset::CONVERTS ? first_column() : early_o;
 #pragma unroll

@@ -7,5 +7,7 @@ mod largest_scale;
 mod largest_values;
 #[path = "stage/mixed_scale.rs"]
 mod mixed_scale;
+#[path = "stage/rounded_parts.rs"]
+mod rounded_parts;
 
 stage_tests::tests!(stage9_cluster::Cluster);

@@ -1,4 +1,4 @@
-//! A block sends its part of an output as halves.
+//! A block sends its part of an output, divided by its own sum: that may exceed every half.
 
 use common::device::Staged;
 use common::device::emulated::execute;

@@ -18,14 +18,13 @@ macro_rules! headers {
 }
 
 /// The headers of common/timeline/include, and their text.
-pub const HEADERS: [(&str, &str); 23] = headers![
+pub const HEADERS: [(&str, &str); 22] = headers![
     "attn/cluster.cuh",
     "attn/mapped.cuh",
     "attn/observe.cuh",
     "attn/ptx/barrier.cuh",
     "attn/ptx/cluster.cuh",
     "attn/ptx/cp_async.cuh",
-    "attn/ptx/cvt_finite.cuh",
     "attn/ptx/ex2.cuh",
     "attn/ptx/ldmatrix.cuh",
     "attn/ptx/lg2.cuh",

@@ -1,4 +1,0 @@
-// As the plain header has it. Without notes: pack_finite, a conversion.
-#pragma once
-
-#include_next <attn/ptx/cvt_finite.cuh>
