@@ -1,7 +1,7 @@
 //! Measures an output's errors.
 
 use super::{
-    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C2_STEPS, C3_ROW, C3_ROW_BF16,
+    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_ROW, C3_ROW_BF16,
     C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, C4Tolerance, Evidence, SCORE_ROUNDING,
     SEEDS_MAX, SEEDS_MEAN, c3_floor,
 };
@@ -38,9 +38,6 @@ pub struct Errors {
     /// The rows in effect in that mean: the square of the sum of squared errors over the sum of
     /// their squares. Exact rows (one key, or one that wins) do not count.
     pub baseline_rows: f64,
-    /// The root mean square over rows of one subnormal step of the output's format in each element,
-    /// relative to the row.
-    pub rms_step: f64,
     /// [`Reference::largest_score`](crate::reference::Reference::largest_score).
     pub largest_score: f64,
     pub reference_max_abs: f64,
@@ -67,7 +64,6 @@ struct Totals {
     row_squares: f64,
     baseline_row_squares: f64,
     baseline_row_fourths: f64,
-    step_squares: f64,
 }
 
 impl Totals {
@@ -81,7 +77,6 @@ impl Totals {
             row_squares: 0.0,
             baseline_row_squares: 0.0,
             baseline_row_fourths: 0.0,
-            step_squares: 0.0,
         }
     }
 
@@ -102,10 +97,8 @@ impl Totals {
             norm_square += exact * exact;
         }
         let norm = norm_square.sqrt().max(floor);
-        let step = format.ulp(0.0);
         self.max_row_rel
             .offer(error_square.sqrt() / norm, row.index);
-        self.step_squares += row.exact.len() as f64 * (step / norm).powi(2);
         self.row_squares += error_square / (norm * norm);
         self.baseline_row_squares += baseline_square / (norm * norm);
         self.baseline_row_fourths += (baseline_square / (norm * norm)).powi(2);
@@ -176,7 +169,6 @@ impl Errors {
             baseline_max_abs: baseline_max_abs.value,
             baseline_rms_row_rel: rms(totals.baseline_row_squares),
             baseline_rows: totals.baseline_row_squares.powi(2) / baseline_row_fourths,
-            rms_step: rms(totals.step_squares),
             largest_score: reference.largest_score,
             reference_max_abs: reference_max_abs.value,
             end_to_end: EndToEnd::measure(evidence),
@@ -190,9 +182,7 @@ impl Errors {
 
     pub fn c2_rows_bound(&self) -> f64 {
         let factor = C2_ROWS_FACTOR + C2_ROWS_NOISE / self.baseline_rows.max(1.0);
-        factor * self.baseline_rms_row_rel
-            + SCORE_ROUNDING * self.largest_score
-            + C2_STEPS * self.rms_step
+        factor * self.baseline_rms_row_rel + SCORE_ROUNDING * self.largest_score
     }
 
     pub fn c3_bound(&self) -> f64 {

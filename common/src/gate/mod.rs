@@ -46,10 +46,6 @@ pub const C2_ROWS_FACTOR: f64 = 1.15;
 /// 2.46 in two rows, 1.39 in seven, 1.16 in 17, 1.05 in 32 (worst of 40 to 200 seeds, huge left
 /// out).
 pub const C2_ROWS_NOISE: f64 = 4.0;
-/// C2: the share on top of one subnormal step of the output's format in each element: the root mean
-/// square of one rounding more. Kernels that send each other parts of an output in that format
-/// round them to such steps where the baseline rounds the output alone.
-pub const C2_STEPS: f64 = 0.29;
 /// C2 and C3: the relative rounding of scores: f32 scores are off by about this times
 /// [`Errors::largest_score`], weights by as much of themselves: 1e-6 for logits of 10, more than
 /// [`C3_ROW`] for near ties between logits of 30,000.

@@ -93,11 +93,6 @@ fn c2_bound_is_its_formula() {
         2.0 * errors.baseline_max_abs + 2.0 * errors.output.ulp(errors.reference_max_abs)
     );
     assert!(errors.reference_max_abs > 0.5 && errors.baseline_max_abs > 0.0);
-    // Rows of 64 zeros: steps of 2^-24 of 8 times the least normal half.
-    let mut zeros = Case::small();
-    zeros.reference.output.fill(0.0);
-    let errors_of_zeros = Errors::measure(&zeros.evidence());
-    assert_eq!(errors_of_zeros.rms_step, 2f64.powi(-10));
 }
 
 /// Every element is well inside C2's first bound and every row inside C3's.
@@ -109,9 +104,8 @@ fn c2_sees_a_rounding_too_many_in_the_mean_over_rows() {
         (C2_ROWS_FACTOR + C2_ROWS_NOISE / errors.baseline_rows) * errors.baseline_rms_row_rel;
     assert_eq!(
         errors.c2_rows_bound(),
-        bound + SCORE_ROUNDING * errors.largest_score + C2_STEPS * errors.rms_step
+        bound + SCORE_ROUNDING * errors.largest_score
     );
-    assert!(errors.rms_step < 1e-5, "{errors:?}");
     assert!(
         (512.0..1024.0).contains(&errors.baseline_rows) && errors.largest_score < 20.0,
         "{errors:?}"

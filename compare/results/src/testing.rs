@@ -310,7 +310,6 @@ pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> Row 
         baseline_max_abs: 1e-4,
         baseline_rms_row_rel: 2e-4,
         baseline_rows: 4000.0,
-        rms_step: 1e-6,
         largest_score: 10.0,
         reference_max_abs: 0.4,
         end_to_end: None,
