@@ -199,12 +199,33 @@ struct Addition {
     event: u32,
 }
 
+/// The number of a set's newest events that are looked at whenever one is added.
+const NEWEST: u32 = 8;
+
+/// What is left of a set.
+struct Uncovered {
+    /// Events, the newest first.
+    newest: Vec<u32>,
+    /// A set of older ones.
+    older: u32,
+}
+
+/// The size of a set.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    events: u32,
+    /// The events that were left when all were last looked at.
+    at_last_look: u32,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     clocks: Clocks,
     events: Interner<Event>,
     /// A set of reads: one event and the set of the others.
     sets: Interner<(u32, u32)>,
+    /// Of each set but the empty one.
+    sizes: Vec<Size>,
     /// (Set, event) to the set with that event.
     added: IntegerMap<Addition, u32>,
     lanes: Vec<Lanes>,
@@ -228,6 +249,7 @@ impl Order {
         self.clocks.history_bytes()
             + self.events.bytes()
             + self.sets.bytes()
+            + of_list(&self.sizes)
             + of_table(&self.added)
             + of_list(&self.lanes)
     }
@@ -235,6 +257,7 @@ impl Order {
     fn forget(&mut self) {
         self.events.clear();
         self.sets.clear();
+        self.sizes.clear();
         self.added.clear();
         self.lanes.clear();
         self.present.fill(None);
@@ -449,30 +472,95 @@ impl Order {
 
     /// Returns the set with a read, without those that are ordered before it. But who knows that an
     /// agent's operation is complete knows only of that agent's earlier ones.
+    ///
+    /// All events of a set are looked at when it has twice as many as after the last such look, and
+    /// the newest few each time: of 512 threads that read a byte again and again each look at all
+    /// would take a cache miss for every event. One that stays has a newer one before it that
+    /// covers it, so that the same race is found first.
     fn add(&mut self, set: u32, event: u32) -> u32 {
         let addition = Addition { set, event };
         if let Some(&known) = self.added.get(&addition) {
             return known;
         }
-        // Sets share their tails: behind the last event that goes, a set is there already. To look up
-        // each of its events again takes a cache miss for every one.
-        let (mut kept, mut changed, mut result) = (Vec::new(), 0, set);
+        let size = self.size(set);
+        let is_due = size.events > 2 * size.at_last_look + NEWEST;
+        let Uncovered { newest, mut older } = if is_due {
+            self.uncovered_by_any(set, event)
+        } else {
+            self.uncovered_of_newest(set, event)
+        };
+        for other in newest.into_iter().rev().chain([event]) {
+            older = self.with_newest(older, other);
+        }
+        if is_due {
+            let left = &mut self.sizes[older as usize - 1];
+            left.at_last_look = left.events;
+        }
+        self.added.insert(addition, older);
+        older
+    }
+
+    /// Returns a set without those of its newest events that a read covers.
+    fn uncovered_of_newest(&self, set: u32, read: u32) -> Uncovered {
+        // Sets share their tails: behind the last event that goes, a set is there already.
+        let (mut newest, mut changed, mut older) = (Vec::new(), 0, set);
         let mut rest = set;
-        while rest != 0 {
+        for _ in 0..NEWEST {
+            if rest == 0 {
+                break;
+            }
             let (others, other) = self.sets.value(rest);
-            if self.covers(event, other) {
-                (changed, result) = (kept.len(), others);
+            if self.covers(read, other) {
+                (changed, older) = (newest.len(), others);
             } else {
-                kept.push(other);
+                newest.push(other);
             }
             rest = others;
         }
-        kept.truncate(changed);
-        for other in kept.into_iter().rev().chain([event]) {
-            result = self.sets.number((result, other));
+        newest.truncate(changed);
+        Uncovered { newest, older }
+    }
+
+    /// Returns a set without the events that a read covers, or a newer one of the same actor.
+    fn uncovered_by_any(&self, set: u32, read: u32) -> Uncovered {
+        // Sets share their tails: behind the last event that goes, a set is there already.
+        let (mut newest, mut changed, mut older) = (Vec::new(), 0, set);
+        let mut last_of = IntegerMap::default();
+        last_of.insert(self.events.value(read).actor, read);
+        let mut rest = set;
+        while rest != 0 {
+            let (others, other) = self.sets.value(rest);
+            let last = *last_of
+                .entry(self.events.value(other).actor)
+                .or_insert(other);
+            let is_covered = last != other && self.covers(last, other);
+            if is_covered || self.covers(read, other) {
+                (changed, older) = (newest.len(), others);
+            } else {
+                newest.push(other);
+            }
+            rest = others;
         }
-        self.added.insert(addition, result);
-        result
+        newest.truncate(changed);
+        Uncovered { newest, older }
+    }
+
+    /// Returns the set of an event and those of another set.
+    fn with_newest(&mut self, others: u32, event: u32) -> u32 {
+        let set = self.sets.number((others, event));
+        if set as usize > self.sizes.len() {
+            let mut size = self.size(others);
+            size.events += 1;
+            self.sizes.push(size);
+        }
+        set
+    }
+
+    fn size(&self, set: u32) -> Size {
+        match set {
+            0 => Size::default(),
+            _ => self.sizes[set as usize - 1],
+        }
     }
 
     /// Returns whether whoever comes after a read comes after an older one, too, and whatever
@@ -644,4 +732,33 @@ fn lanes_of(mask: u32) -> impl Iterator<Item = u32> {
         rest &= rest.wrapping_sub(1);
         (lane < 32).then_some(lane)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_that_many_threads_read_again_and_again_keeps_twice_their_number() {
+        const THREADS: u32 = 64;
+        const ROUNDS: u32 = 50;
+        let mut order = Order::default();
+        order.start(THREADS, 1, FenceRule::default());
+        let mut cells = [Cell::default()];
+        for round in 0..ROUNDS {
+            for thread in 0..THREADS {
+                let read = order.event(thread, round, How::Read);
+                order.read(cells.iter_mut(), read, |_, _| panic!("nobody writes"));
+            }
+        }
+        let size = order.size(cells[0].reads);
+        assert!(size.events <= 2 * THREADS + NEWEST + 1, "{size:?}");
+
+        let write = order.event(0, ROUNDS, How::Write);
+        let mut found = Vec::new();
+        order.write(cells.iter_mut(), write, |_, event| found.push(event));
+        let newest = order.describe(found[0]);
+        assert_eq!(newest.actor, Actor::Thread(THREADS - 1));
+        assert_eq!(newest.site, ROUNDS - 1, "not an older read that it covers");
+    }
 }
