@@ -152,13 +152,14 @@ pub fn restate(table: &mut Table, stages: &[StageMeta]) {
 
 /// Returns all claims of the ladder, as the table shows them.
 pub fn claims(view: &View<'_>) -> Vec<Claimed> {
+    // Each look for the newest session goes through many rows.
+    let gpu = view.gpu();
     session::claims(view.stages)
-        .map(|(stage, claim)| claimed(view, stage, claim))
+        .map(|(stage, claim)| claimed(view, gpu, stage, claim))
         .collect()
 }
 
-fn claimed(view: &View<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
-    let gpu = view.gpu();
+fn claimed(view: &View<'_>, gpu: Option<&str>, stage: &StageMeta, claim: &Claim) -> Claimed {
     let mut claimed = Claimed {
         stage: stage.id.clone(),
         claim: claim.clone(),

@@ -200,7 +200,7 @@ fn of_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {
 
 fn of_speed_claim(view: &View<'_>, claimed: &Claimed) -> Option<Missing> {
     let is_over_peer = claimed.claim.relation.base().is_none();
-    if is_over_peer || !claimed.claim.is_about(view.gpu()) {
+    if is_over_peer || !view.is_asked_about(&claimed.claim) {
         return None;
     }
     if !measurable(view, GateId::L1) || !view.is_whole() {

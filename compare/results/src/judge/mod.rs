@@ -24,7 +24,7 @@ pub mod verdict;
 
 use crate::table::kernels::is_stale;
 use crate::table::session::{Tier, by_id};
-use crate::table::{Row, Run, Session, StageMeta, Table};
+use crate::table::{Claim, Row, Run, Session, StageMeta, Table};
 use common::device::BackendKind;
 use std::borrow::Cow;
 
@@ -127,6 +127,11 @@ impl<'a> View<'a> {
     /// Returns the GPU model that times are of.
     pub fn gpu(&self) -> Option<&str> {
         self.on_gpu().and_then(Session::gpu)
+    }
+
+    /// Returns whether a claim is about all GPUs, or about the model that times are of.
+    pub fn is_asked_about(&self, claim: &Claim) -> bool {
+        claim.gpu.is_none() || claim.is_about(self.gpu())
     }
 }
 

@@ -227,7 +227,12 @@ impl Table {
 
     /// Returns the newest session that ran on a GPU.
     pub fn newest_on_gpu(&self) -> Option<&Session> {
-        self.sessions_on_gpu().max_by_key(|session| &session.name)
+        // The newest has many rows, so that one is found soon.
+        let mut newest_first = self.sessions.values().rev();
+        newest_first.find(|session| {
+            let mut rows = self.rows_by(Source::Gpu);
+            rows.any(|row| row.session == session.name)
+        })
     }
 
     /// Returns the newest session on the GPU of the table, else the newest one.

@@ -25,7 +25,7 @@ pub struct Arms {
 
 /// Returns the arms of a claim that is about this GPU, once both families were timed.
 pub fn arms(view: &View<'_>, stage: &StageMeta, claim: &Claim) -> Option<Arms> {
-    if !claim.is_about(view.gpu()) {
+    if !view.is_asked_about(claim) {
         return None;
     }
     let base = claim.relation.base()?;
