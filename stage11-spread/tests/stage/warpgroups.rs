@@ -1,6 +1,6 @@
 //! The tests of stages with a warpgroup that loads; see `stage-tests`.
 
-use common::problem::{Dtype, Shape};
+use common::problem::{Dtype, Mask, Problem, Shape};
 use stage11_spread::Spread;
 
 #[test]
@@ -38,4 +38,23 @@ fn blocks_of_rows_that_lie_apart_have_the_same_work() {
     assert_eq!(work("zigzag-256x64", 8), [18, 18]);
     assert_eq!(work("zigzag-256x64", 7), [14, 14]);
     assert_eq!(work("zigzag-128x64-k2", 8), [9; 4]);
+}
+
+/// The library's model of times counts them so.
+#[test]
+fn of_rows_that_lie_apart_twice_as_many_blocks_see_keys() {
+    let stage = stage_tests::load(&Spread);
+    // 512 queries, of which the last 128 see keys.
+    let shape = Shape {
+        seq_kv: 128,
+        ..Shape::bhsd(1, 1, 512, 64)
+    };
+    let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+    for (variant, seeing) in [("spread-256x64", 1), ("zigzag-256x64", 2)] {
+        let prepared = stage.prepare(variant, &problem).unwrap();
+        assert_eq!(prepared.deals_rows, seeing == 2, "{variant}");
+        let blocks = stage_tests::work_of_blocks(&Spread, variant, shape);
+        let with_work = blocks.iter().filter(|&&macs| macs > 0).count();
+        assert_eq!(with_work, seeing, "{variant}");
+    }
 }
