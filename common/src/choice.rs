@@ -27,7 +27,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// Returns the blocks of a launch, of which a multiprocessor holds so many.
-    pub fn of(prepared: &Prepared<'_>, resident: u32) -> Self {
+    pub fn new(prepared: &Prepared<'_>, resident: u32) -> Self {
         Self {
             grid: prepared.grid,
             deals_rows: prepared.deals_rows,
@@ -76,12 +76,12 @@ pub fn terms(
     let usable = multiprocessors - multiprocessors.min(parts.saturating_sub(2));
     let clusters_at_once = u64::from((usable / parts).max(1));
     let blind = blind_tiles(problem, tiles);
-    let mut seeing = tiles - blind;
+    let mut seeing_tiles = tiles - blind;
     if blocks.deals_rows {
         // Half of a block's rows may be blind: it takes as long as for all.
-        seeing = tiles.min(2 * seeing);
+        seeing_tiles = tiles.min(2 * seeing_tiles);
     }
-    let busy = u64::from(seeing) * u64::from(grid[1]) * u64::from(grid[2]);
+    let busy = u64::from(seeing_tiles) * u64::from(grid[1]) * u64::from(grid[2]);
     let per_multiprocessor = busy.div_ceil(clusters_at_once) as f64;
     let rounds = busy.div_ceil(clusters_at_once * u64::from(resident)) as f64;
     let longest = seq_kv.div_ceil(keys_of_tile) as f64;

@@ -162,7 +162,7 @@ impl TableSource<'_> {
                 terms: terms(
                     problem,
                     prepared.kernel,
-                    Blocks::of(&prepared, own_samples.resident),
+                    Blocks::new(&prepared, own_samples.resident),
                     self.multiprocessors,
                 ),
                 us,

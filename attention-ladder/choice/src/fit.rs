@@ -255,7 +255,7 @@ impl Candidates<'_> {
                 let launch_terms = terms(
                     problem,
                     prepared.kernel,
-                    Blocks::of(&prepared, samples.resident),
+                    Blocks::new(&prepared, samples.resident),
                     self.multiprocessors,
                 );
                 let times = predicted.entry(instance.clone()).or_default();

@@ -63,7 +63,7 @@ pub fn drawn_on(stages: &[LoadedStage], count: usize, sms: u32) -> Run {
             let Ok(prepared) = stage.prepare(subject.name(), problem) else {
                 continue;
             };
-            let terms = choice::terms(problem, prepared.kernel, Blocks::of(&prepared, 1), sms);
+            let terms = choice::terms(problem, prepared.kernel, Blocks::new(&prepared, 1), sms);
             let us = least_squares::dot(&terms, &planted.coefficients);
             let kind = Kind::RandomTime(ProblemPlace::of(problem));
             let row = Row::new(subject, kind)

@@ -108,7 +108,7 @@ fn modelled_us(costs: &[Cost], row: &Row) -> f64 {
             cost.dtype == modelled(problem.dtype) && cost.head_dim == problem.shape.head_dim
         });
     let launch = launch(&STAGES, &row.subject, &problem).unwrap();
-    let terms = terms(&problem, launch.kernel, Blocks::of(&launch, 1), 132);
+    let terms = terms(&problem, launch.kernel, Blocks::new(&launch, 1), 132);
     dot(&terms, &cost.unwrap().us)
 }
 
