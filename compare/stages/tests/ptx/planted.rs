@@ -126,7 +126,7 @@ const CLUSTER: &[Edit] = &[
         Operand(2, "1"),
     ),
     ("ld.shared.v4.f32", 0, SwapInList(0, 0, 1)),
-    ("ld.shared.v4.u32", 0, SwapInList(0, 2, 3)),
+    ("ld.shared.v4.f32", 1, SwapInList(0, 2, 3)),
     ("barrier.cluster.wait", 0, Remove),
     ("barrier.cluster.arrive", 0, Remove),
     ("mapa", 3, Operand(2, "1")),
