@@ -502,39 +502,37 @@ impl Order {
 
     /// Returns a set without those of its newest events that a read covers.
     fn uncovered_of_newest(&self, set: u32, read: u32) -> Uncovered {
-        // Sets share their tails: behind the last event that goes, a set is there already.
-        let (mut newest, mut changed, mut older) = (Vec::new(), 0, set);
-        let mut rest = set;
-        for _ in 0..NEWEST {
-            if rest == 0 {
-                break;
-            }
-            let (others, other) = self.sets.value(rest);
-            if self.covers(read, other) {
-                (changed, older) = (newest.len(), others);
-            } else {
-                newest.push(other);
-            }
-            rest = others;
-        }
-        newest.truncate(changed);
-        Uncovered { newest, older }
+        self.uncovered(set, NEWEST, |other| self.covers(read, other))
     }
 
     /// Returns a set without the events that a read covers, or a newer one of the same actor.
     fn uncovered_by_any(&self, set: u32, read: u32) -> Uncovered {
-        // Sets share their tails: behind the last event that goes, a set is there already.
-        let (mut newest, mut changed, mut older) = (Vec::new(), 0, set);
         let mut last_of = IntegerMap::default();
         last_of.insert(self.events.value(read).actor, read);
-        let mut rest = set;
-        while rest != 0 {
-            let (others, other) = self.sets.value(rest);
+        self.uncovered(set, u32::MAX, |other| {
             let last = *last_of
                 .entry(self.events.value(other).actor)
                 .or_insert(other);
-            let is_covered = last != other && self.covers(last, other);
-            if is_covered || self.covers(read, other) {
+            last != other && self.covers(last, other) || self.covers(read, other)
+        })
+    }
+
+    /// Returns a set without those of so many newest events that are covered.
+    fn uncovered(
+        &self,
+        set: u32,
+        looked_at: u32,
+        mut is_covered: impl FnMut(u32) -> bool,
+    ) -> Uncovered {
+        // Sets share their tails: behind the last event that goes, a set is there already.
+        let (mut newest, mut changed, mut older) = (Vec::new(), 0, set);
+        let mut rest = set;
+        for _ in 0..looked_at {
+            if rest == 0 {
+                break;
+            }
+            let (others, other) = self.sets.value(rest);
+            if is_covered(other) {
                 (changed, older) = (newest.len(), others);
             } else {
                 newest.push(other);
