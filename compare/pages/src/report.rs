@@ -11,7 +11,7 @@ use common::timing::{Change, Regime};
 use common::verdict::Verdict;
 use document::{Block, Cell, Table, TableRow, Text, row};
 use results::judge::best;
-use results::judge::claims::Claimed;
+use results::judge::claims::{Claimed, Finding};
 use results::judge::gaps;
 use results::judge::list::{Grouped, count, distinct, grouped, tallied};
 use results::judge::peers::{self, Problem, Rival};
@@ -29,9 +29,6 @@ const MAX_MISSING: usize = 3;
 /// The longest first sentence of why a claim is refuted; what is longer is for
 /// `compare show claims`.
 const MAX_CLAUSE: usize = 240;
-
-/// The reason why a claim of speed is undecided.
-const UNDECIDED: &str = "with its noise the interval spans the claim";
 
 /// Returns the page on one GPU model, and of the `others` how often ours is faster than the fastest
 /// peer.
@@ -617,7 +614,10 @@ fn open_claims_table(open: &[&Claimed]) -> Block {
 fn claim_row(claimed: &Claimed) -> TableRow {
     let base_name = base_of(claimed);
     let is_undecided = base_name.is_some() && claimed.verdict() == Some(Verdict::Ambiguous);
-    let why = recorded_reason(claimed).or(is_undecided.then_some(UNDECIDED));
+    let why = match recorded_reason(claimed) {
+        Some(reason) => Some(reason.to_string()),
+        None => is_undecided.then(|| undecided_reason(&claimed.finding)),
+    };
     let mut cells = match base_name {
         Some(base) => row! {
             "claim" => speed_title(claimed, &base),
@@ -635,6 +635,15 @@ fn claim_row(claimed: &Claimed) -> TableRow {
         "why" => or_empty(why),
     });
     cells
+}
+
+/// Returns why a claim of speed is undecided.
+fn undecided_reason(finding: &Finding) -> String {
+    if finding.absent.is_empty() {
+        "with its noise the interval spans the claim".to_string()
+    } else {
+        format!("not timed beside {}", finding.absent.join(" and "))
+    }
 }
 
 /// Returns the first sentence of why a claim is refuted, as its stage has it on record, if it is

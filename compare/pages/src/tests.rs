@@ -5,7 +5,7 @@ use super::cells::*;
 use super::show::Section;
 use super::*;
 use clap::ValueEnum;
-use common::claim::Where;
+use common::claim::{Rival, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, SHAPES};
 use common::verdict::{GateId, GateResult, Verdict};
@@ -19,7 +19,7 @@ use results::judge::state;
 use results::judge::verdict::{self, Report, of_differences};
 use results::table::session::Progress;
 use results::table::{
-    self, Figure, Kind, Place, ProblemPlace, Role, Row, Run, Source, StageMeta, Subject,
+    self, Figure, Kind, Place, ProblemPlace, Relation, Role, Row, Run, Source, StageMeta, Subject,
 };
 use results::testing::{
     CPASYNC, ON_GPU, PeerArm, SCALAR, US, WMMA, emulated, instance, latency, mission, pair_with,
@@ -906,4 +906,32 @@ fn refuted_claims_stand_before_open_ones() {
     let refuted = row("stage0 wmma-qk over stage0 scalar");
     let open = row("stage1 cpasync over stage0 wmma-qk");
     assert!(refuted < open, "{claims}");
+}
+
+/// Returns the row of COMPARE.md about a claim of stage 1 over the fastest peer on `long`, where
+/// cpasync-32x64 takes 10 µs.
+fn row_of_claim_over(peer: PeerArm<'_>) -> String {
+    let mut run = timed(US).peers("long", 10.0, &[peer]);
+    let claims = &mut run.session.stages[1].claims;
+    claims.truncate(3);
+    claims[2].place.shape = "long".into();
+    claims[2].relation = Relation::FasterThanPeer {
+        rival: Rival::FastestPeer,
+        at_least: 1.0,
+    };
+    let page = markdown(&report::document(&report_on(&run), &[]));
+    let row = page
+        .lines()
+        .rfind(|line| line.contains("fastest peer on long"));
+    row.expect(&page).to_string()
+}
+
+#[test]
+fn a_claim_over_the_fastest_peer_says_which_peer_was_not_there() {
+    insta::assert_snapshot!(row_of_claim_over(PeerArm::right("torch-flash", 20.0)), @"");
+}
+
+#[test]
+fn a_claim_within_noise_says_so() {
+    insta::assert_snapshot!(row_of_claim_over(PeerArm::right("torch-flash", 10.0)), @"");
 }

@@ -20,6 +20,9 @@ pub struct Finding {
     pub reason: String,
     /// The speedup over the same-preset baseline.
     pub same_preset: Option<f64>,
+    /// The required peers that were not timed beside ours, without which a claim over the fastest
+    /// peer that would hold is undecided.
+    pub absent: Vec<&'static str>,
 }
 
 impl Finding {
@@ -28,6 +31,7 @@ impl Finding {
             verdict,
             reason: reason.into(),
             same_preset: None,
+            absent: Vec::new(),
         }
     }
 }

@@ -88,7 +88,8 @@ pub fn fastest<'a>(
 }
 
 /// The peers without which nobody knows which is the fastest: for halves, and for E4M3. FlashInfer
-/// is not among them: it compiles what it is called for, where nvcc is.
+/// is not among them: it compiles what it is called for, where nvcc is. It alone takes K and V in
+/// E4M3 under queries of halves, so that no other is required there.
 const REQUIRED: [&str; 2] = ["flash-attn-3", "flash-attn-4"];
 const REQUIRED_OF_E4M3: [&str; 2] = ["flash-attn-3-fp8", "cudnn-fp8"];
 
@@ -103,6 +104,9 @@ pub fn absent(table: &Table, ours: &Row) -> Vec<&'static str> {
     let Some(problem) = ours.problem() else {
         return Vec::new();
     };
+    if problem.has_cache_of_codes() {
+        return Vec::new();
+    }
     let mut absent = Vec::from(match problem.dtype {
         Dtype::E4m3 => REQUIRED_OF_E4M3,
         Dtype::F16 | Dtype::Bf16 => REQUIRED,

@@ -362,6 +362,12 @@ impl ProblemPlace {
         Problem::new(self.extents()?, self.dtype, self.mask).ok()
     }
 
+    /// Returns whether K and V are in E4M3 under queries of halves.
+    pub fn has_cache_of_codes(&self) -> bool {
+        self.extents()
+            .is_some_and(|shape| shape.serving.cache.is_some())
+    }
+
     /// Returns the instance of a kernel that runs it.
     pub fn instance(&self) -> Option<Instance> {
         Some(Instance {

@@ -90,8 +90,9 @@ pub(super) fn over_peer<'a>(
     let mut absent = peers::absent(&view.table, ours);
     absent.retain(|peer| rival.is(peer));
     if finding.verdict == Verdict::Pass && !absent.is_empty() {
-        let reason = format!("{}, without {}", finding.reason, absent.join(" and "));
-        finding = Finding::new(Verdict::Ambiguous, reason);
+        finding.verdict = Verdict::Ambiguous;
+        finding.reason += &format!(", without {}", absent.join(" and "));
+        finding.absent = absent;
     }
     Some(Evidence {
         finding,

@@ -475,12 +475,20 @@ fn a_claim_over_the_fastest_peer_does_not_hold_where_a_required_one_was_not_ther
     let run = beside(&[PeerArm::right("flash-attn-3", 12.0)]);
     let finding = claim_over_the_fastest(&run);
     assert_eq!(finding.verdict, Verdict::Ambiguous);
+    assert_eq!(finding.absent, ["flash-attn-4"]);
     let reason = finding.reason;
     assert!(reason.ends_with(", without flash-attn-4"), "{reason}");
     assert_eq!(
         claim_over_the_fastest(&run.without_flash()).verdict,
         Verdict::Pass
     );
+}
+
+#[test]
+fn flash_attention_is_not_required_where_the_cache_is_in_e4m3() {
+    let mut run = timed(US).peers("fp8_cache", 10.0, &[PeerArm::right("flashinfer", 12.0)]);
+    run.session.stages[1].claims[2].place.shape = "fp8_cache".into();
+    assert_eq!(claim_over_the_fastest(&run).verdict, Verdict::Pass);
 }
 
 #[test]
