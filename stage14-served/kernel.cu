@@ -26,7 +26,8 @@ struct Preset : Choice {
     static constexpr int WIDENERS = Choice::WIDENERS; // warpgroups that widen codes of K and V, if these are in E4M3
     static constexpr bool WIDENS = WIDENERS > 0, REDISTRIBUTES = CONSUMERS > 1 || WIDENS; // registers, between warpgroups
     static constexpr int THREADS = (CONSUMERS + 1 + WIDENERS) * 128, WARPS = CONSUMERS * 4, BLOCK_M = WARPS * 16; // WARPS: that compute
-    static constexpr int MENDERS = WIDENS ? WIDENERS * 4 : 1; // warps that write tiles of keys, or clear rows of them
+    static constexpr int ITEM_READERS = WIDENS ? WIDENERS * 4 : 1; // warps that widen, or the one that clears rows of keys
+    static constexpr int TILE_WRITERS = WIDENS ? 4 : 1; // arrivals at a tile of keys: of a warpgroup that widens it, or of a single warp
     using RowTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Shared {
@@ -150,6 +151,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
             scale = (softcap != 0.0f ? softcap : score_scale()) * attn::LOG2_E;
             scale_log2[0] = scale_log2[1] = scale;
         }
+        const int warp_rows = Preset::SKIPS_ROWS ? item.lengths.queries - item.row_of(warp) : 16; // that exist: the others cost less
         const KeyRange to_any = keys_of_any_row(served, item, consumer);
  ATTN_PLACES(at, item.sequence, item.head_of(warp), item.row_of(warp) + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
         const auto mask_and_softmax = [&](int tile) {
@@ -178,7 +180,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
         skip(item_tile, tile + 1);
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-        state[0] = state[1] = attn::RowState::empty();
+        clear_states(state, warp_rows, lane);
         if (tile < lowest_tile) { // the warpgroup's rows, if there are any, see no key
             skip(tile, item.first_tile);
             store();
@@ -190,6 +192,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
 #pragma unroll
             for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
                 attn::ldmatrix_x4(q_frag[i], smem.row_tiles[rows.slot()].at(warp * 16 + lane % 16, 2 * i + lane / 16));
+                clear_queries(q_frag[i], warp_rows, lane);
             }
             // All lanes have read Q, which O takes the place of; where there are turns, their barrier orders it.
             if constexpr (!Preset::PINGPONG) __syncwarp();
@@ -219,7 +222,7 @@ __device__ __forceinline__ void consume(const AttentionServed &served, typename 
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
             if constexpr (!PV_OVERLAPS) wait_pv();
             if constexpr (EXACT) mask_and_softmax(tile);
-            else in_range = attn::exponentials_of_rows(s, state, scale_log2);
+            else in_range = probabilities_of_rows(s, state, scale_log2, warp_rows);
             // Here and not at the next product, which may have to wait for its turn: the loader can be a slot or two ahead, no more.
             if (in_range) release(smem.k, k.slot());
             auto next = k;
@@ -273,18 +276,17 @@ __device__ __forceinline__ void attention(const AttentionServed &served) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) {
-        smem.rows.init(Preset::WARPS + Preset::MENDERS); // each of the former stores its own
-        smem.k.init(Preset::WARPS, Preset::MENDERS);
-        smem.v.init(Preset::WARPS, Preset::MENDERS);
+        smem.rows.init(Preset::WARPS + Preset::ITEM_READERS); // each of the former stores its own
+        smem.k.init(Preset::WARPS, Preset::TILE_WRITERS);
+        smem.v.init(Preset::WARPS, Preset::TILE_WRITERS);
         smem.found.init(1);
-        smem.landing.init(Preset::MENDERS);
+        smem.landing.init(Preset::TILE_WRITERS);
         attn::fence_mbarrier_init();
     }
     // The barriers are initialised.
     __syncthreads();
-    if (Preset::WIDENS && warpgroup > Preset::CONSUMERS) {
-        if constexpr (Preset::WIDENS) widen<Preset>(smem, threadIdx.x - (Preset::CONSUMERS + 1) * 128);
-        return;
+    if constexpr (Preset::WIDENS) {
+        if (warpgroup > Preset::CONSUMERS) return widen<Preset>(smem, threadIdx.x - (Preset::CONSUMERS + 1) * 128);
     }
     if (warpgroup == Preset::CONSUMERS) {
         if constexpr (Preset::REDISTRIBUTES) attn::give_registers_back<Preset::LOADER_REGISTERS>();

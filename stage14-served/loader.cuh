@@ -63,6 +63,11 @@ __device__ __forceinline__ void find_items(const AttentionServed &served, typena
     }
 }
 
+// The first row of a box of keys: of a sequence's tensor, or of a page.
+struct Box {
+    int row, batch;
+};
+
 // Loader: Q, and tiles of keys from the last, so that those on the diagonal come first. Rings run on from one item to the next. By a warp:
 // one lane says how many bytes will come, and each of several requests a box of them. Bytes may come before they are expected: a phase
 // does not end before the arrival that expects them.
@@ -100,21 +105,23 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
         }
         rows.advance();
         const int highest_tile = item.first_tile + item.key_tiles - 1;
+        // Where the lane's box of a tile is. Behind the last key there are no entries of the table: those pages are outside of the tensor.
+        const auto box_of = [&](int tile) {
+            const int key = tile * BLOCK_N + lane * box_rows;
+            if (serving.pages == nullptr) return Box{item.kv_start + key, item.kv_batch};
+            Box box = {key & (serving.page_rows - 1), -1};
+            if (tile >= item.first_tile && lane * box_rows < BLOCK_N && key < item.lengths.keys) {
+                box.batch = serving.pages[static_cast<int64_t>(item.sequence) * serving.pages_stride + key / serving.page_rows];
+            }
+            return box;
+        };
+        Box box = box_of(highest_tile);
 #pragma unroll 1
         for (int tile = highest_tile; tile >= item.first_tile; --tile) {
-            // The lane's box. Behind the last key there are no entries of the table: those pages are outside of the tensor.
-            const int key = tile * BLOCK_N + lane * box_rows;
-            int row = item.kv_start + key, batch = item.kv_batch;
-            if (serving.pages) {
-                row = key & (serving.page_rows - 1);
-                batch = -1;
-                if (lane * box_rows < BLOCK_N && key < item.lengths.keys) {
-                    batch = serving.pages[static_cast<int64_t>(item.sequence) * serving.pages_stride + key / serving.page_rows];
-                }
-            }
+            const Box next = box_of(tile - 1); // its page's number comes while slots are waited for
             const auto copy = [&](auto &to, const AttentionTensorMap &map, attn::Mbarrier *barrier) {
                 if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(barrier, to.BYTES);
-                if (lane * box_rows < BLOCK_N) to.load(map, barrier, row, item.head_kv, batch, lane * box_rows);
+                if (lane * box_rows < BLOCK_N) to.load(map, barrier, box.row, item.head_kv, box.batch, lane * box_rows);
             };
             if constexpr (Preset::WIDENS) {
                 const auto copy_codes = [&](const AttentionTensorMap &map) {
@@ -135,6 +142,7 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
                 copy(smem.v_tiles[v.slot()], launch.v, is_whole ? &smem.v.full[v.slot()] : &smem.landing.landed[v.slot()]);
                 v.advance();
             }
+            box = next;
         }
     }
 }

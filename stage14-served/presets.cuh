@@ -11,6 +11,7 @@ struct Defaults {
     static constexpr bool Q_IN_REGISTERS = true;   // wgmma then reads K alone from shared memory, while TMA writes there
     static constexpr bool EXACT_OVERLAPS = true;   // P·V runs under an exact softmax, too; else that waits for it, and has P's registers
     static constexpr bool PINGPONG = true;         // warpgroups start products in turns: one multiplies, one has its exponentials
+    static constexpr bool SKIPS_ROWS = false;      // a warp whose last 8 rows do not exist has no exponentials of them
     // Of a loading and of a computing thread: those of the launch, redistributed. One warpgroup has enough of them as they are.
     static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
     // For K and V in E4M3: the warpgroups that widen their codes, with their registers, and the tiles of codes on their way.
@@ -40,7 +41,7 @@ struct Narrow192x64 : Wide192x64 {
 template <int HEAD_DIM>
 struct Decode64x128 : Defaults {
     static constexpr int CONSUMERS = 1, K_SLOTS = HEAD_DIM == 64 ? 6 : 3, V_SLOTS = K_SLOTS;
-    static constexpr bool PINGPONG = false;
+    static constexpr bool PINGPONG = false, SKIPS_ROWS = true;
 };
 
 // For codes. 512 threads begin with 128 registers each: two computing warpgroups get 200, too few for Q.
@@ -51,7 +52,7 @@ struct Widened128x128 : Wide192 {
 // For decode, where a tile of codes is there in half of the time: two warpgroups keep up with them.
 struct WidenedDecode64x128 : Defaults {
     static constexpr int CONSUMERS = 1, WIDENERS = 2, CODE_SLOTS = 4;
-    static constexpr bool PINGPONG = false;
+    static constexpr bool PINGPONG = false, SKIPS_ROWS = true;
     static constexpr int LOADER_REGISTERS = 40, CONSUMER_REGISTERS = 240, WIDENER_REGISTERS = 112;
 };
 

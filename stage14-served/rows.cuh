@@ -38,6 +38,45 @@ __device__ __forceinline__ void mask_row_ranges(float (&s)[COUNT], int first_key
     }
 }
 
+// Products with zeros take less power. Of a warp's 16 rows, `rows` of which exist, these make zeros of the others' queries, and give the
+// thread's two rows their first state, in which the others' probabilities are zeros, too: their scores are zeros, and their maximum is not.
+__device__ __forceinline__ void clear_queries(uint32_t (&q_frag)[4], int rows, int lane) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (lane / 4 + i % 2 * 8 >= rows) q_frag[i] = 0;
+    }
+}
+__device__ __forceinline__ void clear_states(attn::RowState (&state)[2], int rows, int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        state[half] = attn::RowState::empty();
+        if (lane / 4 + half * 8 >= rows) state[half].max = 65536.0f;
+    }
+}
+
+// As attn::exponentials_of_rows(). Where only the first 8 of the warp's 16 rows exist, as in decoding, half of the exponentials are left.
+template <int COUNT>
+__device__ __forceinline__ bool probabilities_of_rows(float (&s)[COUNT], attn::RowState (&state)[2], const float (&scale_log2)[2],
+                                                      int rows) {
+    if (rows > 8) return attn::exponentials_of_rows(s, state, scale_log2);
+    constexpr float LIMIT = 32768.0f; // as there
+ ATTN_STEP(EXPONENTIAL);
+    float sum[2] = {}; // two chains
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        if (i % 4 < 2) {
+            s[i] = attn::exp2_approx(fmaf(s[i], scale_log2[0], -state[0].max));
+            sum[i % 2] += s[i];
+        } else {
+            s[i] = 0.0f;
+        }
+    }
+    const float row_sum = sum[0] + sum[1];
+    if (__any_sync(0xffffffffu, row_sum > LIMIT || attn::is_far(state[0].max))) return false;
+    state[0].sum += row_sum;
+    return true;
+}
+
 // Scores to their hyperbolic tangents, of `scale` times each: from -1 to 1, where softcap is what the softmax then scales by. By an
 // exponential and a quotient, whose error is some 2^-22; that of tanh.approx would be 2^-11, of a score that may be 50.
 template <int COUNT>
