@@ -63,10 +63,82 @@ __device__ __forceinline__ void find_items(const AttentionServed &served, typena
     }
 }
 
+// The tiles of an item's keys, from the last. `box_rows`: of K and V; each lane requests one box.
+template <class Preset>
+__device__ __forceinline__ void load_tiles(const AttentionServed &served, typename Preset::Shared &smem, const Item &item, int box_rows,
+                                           int lane, Place<Preset::K_SLOTS> &k, Place<Preset::V_SLOTS> &v) {
+    constexpr int BLOCK_N = Preset::BLOCK_N;
+    const AttentionLaunch &launch = served.launch;
+    const AttentionServing &serving = served.serving;
+    const int highest_tile = item.first_tile + item.key_tiles - 1;
+#pragma unroll 1
+    for (int tile = highest_tile; tile >= item.first_tile; --tile) {
+        // The lane's box. Behind the last key there are no entries of the table: those pages are outside of the tensor.
+        const int key = tile * BLOCK_N + lane * box_rows;
+        int row = item.kv_start + key, batch = item.kv_batch;
+        if (serving.pages) {
+            row = key & (serving.page_rows - 1);
+            batch = -1;
+            if (lane * box_rows < BLOCK_N && key < item.lengths.keys) {
+                batch = serving.pages[static_cast<int64_t>(item.sequence) * serving.pages_stride + key / serving.page_rows];
+            }
+        }
+        const auto copy = [&](auto &to, const AttentionTensorMap &map, attn::Mbarrier *barrier) {
+            if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(barrier, to.BYTES);
+            if (lane * box_rows < BLOCK_N) to.load(map, barrier, row, item.head_kv, batch, lane * box_rows);
+        };
+        // Every consumer has read the slot's tile before.
+        smem.k.wait_empty(k);
+        copy(smem.k_tiles[k.slot()], launch.k, &smem.k.full[k.slot()]);
+        k.advance();
+        smem.v.wait_empty(v);
+        const bool is_whole = tile < highest_tile || item.template keys_of_highest_tile<Preset>() >= BLOCK_N;
+        copy(smem.v_tiles[v.slot()], launch.v, is_whole ? &smem.v.full[v.slot()] : &smem.landing.landed[v.slot()]);
+        v.advance();
+    }
+}
+
 // The first row of a box of keys: of a sequence's tensor, or of a page.
 struct Box {
     int row, batch;
 };
+
+// The same, of codes, which come in half of the time: a page's number is looked up a tile ahead.
+template <class Preset, class CodePlace>
+__device__ __forceinline__ void load_codes(const AttentionServed &served, typename Preset::Shared &smem, const Item &item, int box_rows,
+                                           int lane, CodePlace &codes) {
+    constexpr int BLOCK_N = Preset::BLOCK_N;
+    const AttentionLaunch &launch = served.launch;
+    const AttentionServing &serving = served.serving;
+    const int highest_tile = item.first_tile + item.key_tiles - 1;
+    // Where the lane's box of a tile is. Behind the last key there are no entries of the table: those pages are outside of the tensor.
+    const auto box_of = [&](int tile) {
+        const int key = tile * BLOCK_N + lane * box_rows;
+        if (serving.pages == nullptr) return Box{item.kv_start + key, item.kv_batch};
+        Box box = {key & (serving.page_rows - 1), -1};
+        if (tile >= item.first_tile && lane * box_rows < BLOCK_N && key < item.lengths.keys) {
+            box.batch = serving.pages[static_cast<int64_t>(item.sequence) * serving.pages_stride + key / serving.page_rows];
+        }
+        return box;
+    };
+    Box box = box_of(highest_tile);
+#pragma unroll 1
+    for (int tile = highest_tile; tile >= item.first_tile; --tile) {
+        const Box next = box_of(tile - 1);
+        const auto copy = [&](const AttentionTensorMap &map) {
+            // The widening warps have read the slot's codes before.
+            smem.landing.ring.wait_empty(codes);
+            auto &to = smem.landing.tiles[codes.slot()];
+            attn::Mbarrier *const full = &smem.landing.ring.full[codes.slot()];
+            if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(full, to.BYTES);
+            if (lane * box_rows < BLOCK_N) to.load(map, full, box.row, item.head_kv, box.batch, lane * box_rows);
+            codes.advance();
+        };
+        copy(launch.k);
+        copy(launch.v);
+        box = next;
+    }
+}
 
 // Loader: Q, and tiles of keys from the last, so that those on the diagonal come first. Rings run on from one item to the next. By a warp:
 // one lane says how many bytes will come, and each of several requests a box of them. Bytes may come before they are expected: a phase
@@ -104,46 +176,8 @@ __device__ __forceinline__ void load(const AttentionServed &served, typename Pre
             smem.row_tiles[rows.slot()].load(launch.q, full, item.q_start + item.row_of(lane), item.head_of(lane), item.q_batch, lane * 16);
         }
         rows.advance();
-        const int highest_tile = item.first_tile + item.key_tiles - 1;
-        // Where the lane's box of a tile is. Behind the last key there are no entries of the table: those pages are outside of the tensor.
-        const auto box_of = [&](int tile) {
-            const int key = tile * BLOCK_N + lane * box_rows;
-            if (serving.pages == nullptr) return Box{item.kv_start + key, item.kv_batch};
-            Box box = {key & (serving.page_rows - 1), -1};
-            if (tile >= item.first_tile && lane * box_rows < BLOCK_N && key < item.lengths.keys) {
-                box.batch = serving.pages[static_cast<int64_t>(item.sequence) * serving.pages_stride + key / serving.page_rows];
-            }
-            return box;
-        };
-        Box box = box_of(highest_tile);
-#pragma unroll 1
-        for (int tile = highest_tile; tile >= item.first_tile; --tile) {
-            const Box next = box_of(tile - 1); // its page's number comes while slots are waited for
-            const auto copy = [&](auto &to, const AttentionTensorMap &map, attn::Mbarrier *barrier) {
-                if (attn::elect_one()) attn::mbarrier_arrive_expect_tx(barrier, to.BYTES);
-                if (lane * box_rows < BLOCK_N) to.load(map, barrier, box.row, item.head_kv, box.batch, lane * box_rows);
-            };
-            if constexpr (Preset::WIDENS) {
-                const auto copy_codes = [&](const AttentionTensorMap &map) {
-                    // The widening warps have read the slot's codes before.
-                    smem.landing.ring.wait_empty(codes);
-                    copy(smem.landing.tiles[codes.slot()], map, &smem.landing.ring.full[codes.slot()]);
-                    codes.advance();
-                };
-                copy_codes(launch.k);
-                copy_codes(launch.v);
-            } else {
-                // Every consumer has read the slot's tile before.
-                smem.k.wait_empty(k);
-                copy(smem.k_tiles[k.slot()], launch.k, &smem.k.full[k.slot()]);
-                k.advance();
-                smem.v.wait_empty(v);
-                const bool is_whole = tile < highest_tile || item.template keys_of_highest_tile<Preset>() >= BLOCK_N;
-                copy(smem.v_tiles[v.slot()], launch.v, is_whole ? &smem.v.full[v.slot()] : &smem.landing.landed[v.slot()]);
-                v.advance();
-            }
-            box = next;
-        }
+        if constexpr (Preset::WIDENS) load_codes<Preset>(served, smem, item, box_rows, lane, codes);
+        else load_tiles<Preset>(served, smem, item, box_rows, lane, k, v);
     }
 }
 

@@ -41,7 +41,7 @@ struct Narrow192x64 : Wide192x64 {
 template <int HEAD_DIM>
 struct Decode64x128 : Defaults {
     static constexpr int CONSUMERS = 1, K_SLOTS = HEAD_DIM == 64 ? 6 : 3, V_SLOTS = K_SLOTS;
-    static constexpr bool PINGPONG = false, SKIPS_ROWS = true;
+    static constexpr bool PINGPONG = false;
 };
 
 // For codes. 512 threads begin with 128 registers each: two computing warpgroups get 200, too few for Q.
