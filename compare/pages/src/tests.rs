@@ -908,18 +908,22 @@ fn refuted_claims_stand_before_open_ones() {
     assert!(refuted < open, "{claims}");
 }
 
-/// Returns the row of COMPARE.md about a claim of stage 1 over the fastest peer on `long`, where
-/// cpasync-32x64 takes 10 µs.
-fn row_of_claim_over(peer: PeerArm<'_>) -> String {
-    let mut run = timed(US).peers("long", 10.0, &[peer]);
-    let claims = &mut run.session.stages[1].claims;
-    claims.truncate(3);
-    claims[2].place.shape = "long".into();
-    claims[2].relation = Relation::FasterThanPeer {
+/// Returns a run in which cpasync-32x64 takes 10 µs on `long`, where a peer takes so many, and its
+/// stage claims to be faster than the fastest peer.
+fn claiming_beside_a_peer(us: f64) -> Run {
+    let mut run = timed(US).peers("long", 10.0, &[PeerArm::right("torch-flash", us)]);
+    let claim = &mut run.session.stages[1].claims[2];
+    claim.place.shape = "long".into();
+    claim.relation = Relation::FasterThanPeer {
         rival: Rival::FastestPeer,
         at_least: 1.0,
     };
-    let page = markdown(&report::document(&report_on(&run), &[]));
+    run
+}
+
+/// Returns the row of COMPARE.md about that claim.
+fn row_of_claim(run: &Run) -> String {
+    let page = markdown(&report::document(&report_on(run), &[]));
     let row = page
         .lines()
         .rfind(|line| line.contains("fastest peer on long"));
@@ -928,10 +932,16 @@ fn row_of_claim_over(peer: PeerArm<'_>) -> String {
 
 #[test]
 fn a_claim_over_the_fastest_peer_says_which_peer_was_not_there() {
-    insta::assert_snapshot!(row_of_claim_over(PeerArm::right("torch-flash", 20.0)), @"");
+    insta::assert_snapshot!(
+        row_of_claim(&claiming_beside_a_peer(20.0)),
+        @"| stage1 cpasync over the fastest peer on long f16 full | 1.00x | p50 2.00x [2.00, 2.00] ± 0.1 % | undecided | not timed beside flash-attn-3 and flash-attn-4 |"
+    );
 }
 
 #[test]
 fn a_claim_within_noise_says_so() {
-    insta::assert_snapshot!(row_of_claim_over(PeerArm::right("torch-flash", 10.0)), @"");
+    insta::assert_snapshot!(
+        row_of_claim(&claiming_beside_a_peer(9.9995).without_flash()),
+        @"| stage1 cpasync over the fastest peer on long f16 full | 1.00x | p50 1.00x [1.00, 1.00] ± 0.1 % | undecided | with its noise the interval spans the claim |"
+    );
 }
