@@ -945,3 +945,23 @@ fn a_claim_within_noise_says_so() {
         @"| stage1 cpasync over the fastest peer on long f16 full | 1.00x | p50 1.00x [1.00, 1.00] ± 0.1 % | undecided | with its noise the interval spans the claim |"
     );
 }
+
+/// Returns what COMPARE.md says of the self-test of a run.
+fn self_test_of(run: &Run) -> String {
+    let page = markdown(&report::document(&report_on(run), &[]));
+    let line = page.lines().find(|line| line.contains("self-test:"));
+    line.expect(&page).to_string()
+}
+
+#[test]
+fn mutants_of_these_kernels_are_counted() {
+    let line = self_test_of(&timed(US));
+    assert!(line.contains("1 of 2 mutants"), "{line}");
+}
+
+#[test]
+fn mutants_of_former_kernels_are_not_counted() {
+    let line = self_test_of(&timed(US).with_later_identity(0, "changed"));
+    assert!(line.contains("1 of 1 planted faults killed"), "{line}");
+    assert!(!line.contains("mutants"), "{line}");
+}
