@@ -8,6 +8,8 @@ fn main() {
     kernel_build::host_build()
         .std("c++17")
         .opt_level(2)
+        // A hook's frame must live as long as the scheduler reads it.
+        .flag("-fno-optimize-sibling-calls")
         .include("include")
         .file("cpp/runtime.cc")
         .file("cpp/trace.cc")

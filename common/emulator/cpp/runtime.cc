@@ -19,12 +19,11 @@ EmulatorTrace *emulator_trace_slot() { return &emulator_trace_state; }
 // The program's own image, as the linker has laid it out: code, constants and static variables.
 extern char __executable_start[], end[];
 const char *emulator_image_start() { return __executable_start; }
-uint32_t emulator_here() {
-    return uint32_t(static_cast<const char *>(__builtin_return_address(0)) - __executable_start);
-}
+uint32_t emulator_here() { return emulator_calls(static_cast<const EmulatorFrame *>(__builtin_frame_address(0))); }
 const char *emulator_image_end() { return end; }
 
 // All code of kernels: kernel-build puts it into this section, and the linker names its ends where there is any.
 extern char __start_attn_kernels[] __attribute__((weak)), __stop_attn_kernels[] __attribute__((weak));
-bool emulator_is_of_kernels(const char *code) { return code >= __start_attn_kernels && code < __stop_attn_kernels; }
+const char *emulator_kernels_start() { return __start_attn_kernels; }
+const char *emulator_kernels_end() { return __stop_attn_kernels; }
 }

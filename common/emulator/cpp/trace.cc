@@ -8,16 +8,17 @@ namespace {
 // Any address will do: the device makes several accesses of it.
 constexpr uint32_t IN_PIECES = 2;
 
-inline __attribute__((always_inline)) void access(const void *address, uint64_t bytes, uint32_t write, const void *pc) {
+inline __attribute__((always_inline)) void access(const void *address, uint64_t bytes, uint32_t write, const void *frame_address) {
     const EmulatorTrace &trace = emulator_trace_state;
     if (!trace.active) return;
+    const auto *frame = static_cast<const EmulatorFrame *>(frame_address);
     uint64_t at = reinterpret_cast<uint64_t>(address);
     if (at - trace.stack_start < trace.stack_bytes) {
-        if (at - trace.held_start < trace.held_bytes) emulator_held_access(emulator_current, address, bytes, write, pc);
+        if (at - trace.held_start < trace.held_bytes) emulator_held_access(emulator_current, address, bytes, write, frame);
         return;
     }
     if (address == &emulator_current || address == &trace.exps) return; // the shim's own: how threadIdx begins
-    emulator_access(emulator_current, address, bytes, write, pc);
+    emulator_access(emulator_current, address, bytes, write, frame);
 }
 
 // What GCC tells of an index, as far as it is read here; its layout is that of the sanitizer's library.
@@ -37,7 +38,7 @@ struct Indexed {
 } // namespace
 
 #define EMULATOR_TSAN_ACCESS(name, bytes, write)                                                                       \
-    void __tsan_##name(void *address) { access(address, bytes, write, __builtin_return_address(0)); }
+    void __tsan_##name(void *address) { access(address, bytes, write, __builtin_frame_address(0)); }
 #define EMULATOR_TSAN_ACCESSES(bytes)                                                                                  \
     EMULATOR_TSAN_ACCESS(read##bytes, bytes, 0)                                                                        \
     EMULATOR_TSAN_ACCESS(write##bytes, bytes, 1)                                                                       \
@@ -56,8 +57,8 @@ EMULATOR_TSAN_ACCESSES(4)
 EMULATOR_TSAN_ACCESSES(8)
 EMULATOR_TSAN_ACCESSES(16)
 
-void __tsan_read_range(void *address, unsigned long bytes) { access(address, bytes, IN_PIECES, __builtin_return_address(0)); }
-void __tsan_write_range(void *address, unsigned long bytes) { access(address, bytes, IN_PIECES | 1, __builtin_return_address(0)); }
+void __tsan_read_range(void *address, unsigned long bytes) { access(address, bytes, IN_PIECES, __builtin_frame_address(0)); }
+void __tsan_write_range(void *address, unsigned long bytes) { access(address, bytes, IN_PIECES | 1, __builtin_frame_address(0)); }
 
 void __tsan_init() {}
 void __tsan_func_entry(void *) {}

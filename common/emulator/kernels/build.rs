@@ -57,7 +57,8 @@ fn main() {
     kernel_build::test_kernels("cu/gpu.cu");
     let sources = emulator_sources();
     let kernels: Vec<String> = sources.iter().flat_map(|path| declared(path)).collect();
-    let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("kernels.rs");
+    let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").unwrap());
+    let list = out_dir.join("kernels.rs");
     std::fs::write(list, format!("kernels! {{ {} }}\n", kernels.join(" "))).unwrap();
     let shim = Path::new("../include");
     let watched = ["build.rs", "cu", "../include", DEVICE_HEADERS, REFERENCE];
@@ -92,6 +93,11 @@ fn main() {
         for flag in flags {
             build.flag(flag);
         }
-        build.files(&sources).compile(library);
+        let objects = build.files(&sources).compile_intermediates();
+        let gathered = out_dir.join(format!("{library}.o"));
+        kernel_build::gather(&build.get_compiler(), &objects, &gathered).unwrap();
+        kernel_build::host_build()
+            .object(&gathered)
+            .compile(library);
     }
 }

@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
+use crate::calls::{self, Calls};
 use crate::fault::{Fault, Place};
 use crate::run::{ThreadContext, emulator_current_slot};
-use crate::site::{Places, code_number};
+use crate::site::{Places, calls_number};
 
 const REFUSALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE];
 
@@ -17,10 +18,6 @@ const TICK: c_int = libc::SIGVTALRM;
 
 /// The watchdog's ticks without a switch before a thread is out of patience.
 const LOOKS: u32 = 8;
-
-unsafe extern "C" {
-    safe fn emulator_is_of_kernels(code: *const u8) -> bool;
-}
 
 /// Stops kernels of the OS thread that owns it when they run too long. On processors other than
 /// x86-64 such a kernel ends or hangs the program.
@@ -141,7 +138,7 @@ unsafe extern "C" fn on_tick(signal: c_int, _: *mut libc::siginfo_t, machine: *m
         let (known, ticks) = run.watched.get();
         let looks = if known == switches { ticks + 1 } else { 0 };
         run.watched.set((switches, looks));
-        if looks >= LOOKS && emulator_is_of_kernels(stopped.code() as *const u8) {
+        if looks >= LOOKS && calls::is_of_kernels(stopped.code()) {
             stopped.goes_on_in_fail(signal, 0);
         }
     }
@@ -248,5 +245,6 @@ unsafe extern "C-unwind" fn fail(
 
 fn place_of(code: usize) -> Place {
     // As if it were a return address.
-    Places::default().get(code_number(code + 1)).swap_remove(0)
+    let call = calls_number(Calls::one(code + 1));
+    Places::default().get(call).swap_remove(0)
 }

@@ -15,7 +15,6 @@ pub use crate::judge::StrongOrder;
 use crate::judge::order::How;
 use crate::run::{ThreadContext, emulator_current_slot, emulator_trace_slot};
 use crate::site::{self, Literal};
-use crate::source;
 use crate::tensor_map::MAX_DIMENSIONS;
 use crate::warp::{Collective, EXITED_LANES_DROP, Execute, PLACES_MAY_DIFFER};
 use crate::wgmma::{NAMED, Named, Operands};
@@ -31,12 +30,8 @@ pub struct Site {
 impl Site {
     /// Registers a place. `frames` are its lines, innermost first; `call` is the line by which its
     /// synchronisation is named and suppressed.
-    ///
-    /// # Panics
-    /// If there are more than 2^31 places.
     pub fn new(call: &Place, frames: Vec<Place>) -> Self {
-        let code = source::add_foreign(frames);
-        let place = site::Site::foreign(Literal::interned(&call.file), call.line, code);
+        let place = site::Site::foreign(Literal::interned(&call.file), call.line, frames);
         Self {
             site: place,
             number: place.access_number(),

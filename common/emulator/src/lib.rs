@@ -11,7 +11,7 @@
 //! The layers, each of which knows only those above it in this list:
 //!
 //! - plain data: the blocks of a cluster, faults, the launch (`grid`), places of the program
-//!   (`source`, `site`);
+//!   (`source`, `calls`, `site`);
 //! - the judge of the traced build's accesses: clocks, order, shadow memory, hazards, counters;
 //!   tested without C++;
 //! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `tma`, `wgmma`, `registers`, `block`)
@@ -23,6 +23,7 @@
 
 mod async_copy;
 mod block;
+mod calls;
 mod cluster;
 mod crash;
 mod extent;

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{LazyLock, Mutex};
 
+use crate::calls::{Calls, Frame};
 use crate::fault::Place;
 use crate::intern::{IntegerMap, Interner};
 use crate::source;
@@ -13,8 +14,8 @@ use crate::source;
 pub(crate) struct Site {
     file: Literal,
     line: u32,
-    /// Offset of the call in the program's image; 0 in the plain build.
-    code: u32,
+    /// The number of the calls that lead to the operation; 0 in the plain build.
+    calls: u32,
 }
 
 #[repr(transparent)]
@@ -75,25 +76,28 @@ impl Site {
         Self {
             file: Literal::new(file),
             line,
-            code: 0,
+            calls: 0,
         }
     }
 
-    pub(crate) fn foreign(file: Literal, line: u32, code: u32) -> Self {
-        Self { file, line, code }
+    /// Returns a place of a program that is not compiled into this one. `frames` are its lines,
+    /// innermost first.
+    pub(crate) fn foreign(file: Literal, line: u32, frames: Vec<Place>) -> Self {
+        let calls = shared_number(Key::Foreign(source::add_foreign(frames)));
+        Self { file, line, calls }
     }
 
     /// Returns whether both are the same call, in the traced build; in the plain one, calls in the
     /// same line.
     #[inline]
     pub(crate) fn same(self, other: Self) -> bool {
-        self.line == other.line && self.code == other.code && self.file.same(other.file)
+        self.line == other.line && self.calls == other.calls && self.file.same(other.file)
     }
 
     /// Compares the file name's address only: false is no answer.
     #[inline]
     pub(crate) fn identical(self, other: Self) -> bool {
-        self.line == other.line && self.code == other.code && self.file.0 == other.file.0
+        self.line == other.line && self.calls == other.calls && self.file.0 == other.file.0
     }
 
     pub(crate) fn is(self, place: &Place) -> bool {
@@ -109,23 +113,24 @@ impl Site {
 
     /// Returns the number of the line, by which sites are suppressed.
     pub(crate) fn number(self) -> u32 {
-        number(Key::Line(self.file.get(), self.line))
+        line_number(self.file.get(), self.line)
     }
 
-    /// Returns the number of an access: that of its place in the program, which knows into what the
-    /// line was inlined.
+    /// Returns the number of an access: that of the calls that lead to it.
     pub(crate) fn access_number(self) -> u32 {
-        match self.code {
+        match self.calls {
             0 => self.number(),
-            code => code_number(source::image().start + code as usize),
+            calls => calls,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    Code(usize),
+    Calls(Calls),
     Line(&'static CStr, u32),
+    /// The index of a place of a foreign program.
+    Foreign(usize),
 }
 
 static SITES: LazyLock<Mutex<Interner<Key>>> = LazyLock::new(Mutex::default);
@@ -139,7 +144,7 @@ struct KnownLine {
 
 /// The numbers that this OS thread has asked for.
 struct Known {
-    code: Vec<(usize, u32)>,
+    calls: Vec<(Calls, u32)>,
     lines: IntegerMap<KnownLine, u32>,
 }
 
@@ -148,7 +153,7 @@ const SLOTS: usize = 1 << 13;
 impl Known {
     fn new() -> Self {
         Self {
-            code: vec![(0, 0); SLOTS],
+            calls: vec![(Calls::default(), 0); SLOTS],
             lines: IntegerMap::default(),
         }
     }
@@ -165,28 +170,37 @@ fn shared_number(key: Key) -> u32 {
         .number(key)
 }
 
+/// Returns the number of the calls that lead to the caller of the owner of `frame`.
+///
+/// # Safety
+/// As [`Calls::of`].
 #[inline]
-pub(crate) fn code_number(address: usize) -> u32 {
-    number(Key::Code(address))
+pub(crate) unsafe fn number_of_caller(frame: *const Frame) -> u32 {
+    // SAFETY: passed on.
+    calls_number(unsafe { Calls::of(frame) })
 }
 
 #[inline]
-fn number(key: Key) -> u32 {
-    KNOWN.with_borrow_mut(|known| match key {
-        Key::Code(address) => {
-            let slot = &mut known.code[(address ^ address >> 13) % SLOTS];
-            if slot.0 != address {
-                *slot = (address, shared_number(key));
-            }
-            slot.1
+pub(crate) fn calls_number(calls: Calls) -> u32 {
+    KNOWN.with_borrow_mut(|known| {
+        let slot = &mut known.calls[calls.spread() % SLOTS];
+        if slot.0 != calls {
+            *slot = (calls, shared_number(Key::Calls(calls)));
         }
-        Key::Line(file, line) => *known
+        slot.1
+    })
+}
+
+fn line_number(file: &'static CStr, line: u32) -> u32 {
+    KNOWN.with_borrow_mut(|known| {
+        let known_line = KnownLine {
+            file: file.as_ptr() as usize,
+            line,
+        };
+        *known
             .lines
-            .entry(KnownLine {
-                file: file.as_ptr() as usize,
-                line,
-            })
-            .or_insert_with(|| shared_number(key)),
+            .entry(known_line)
+            .or_insert_with(|| shared_number(Key::Line(file, line)))
     })
 }
 
@@ -213,7 +227,8 @@ fn resolve(number: u32) -> Vec<Place> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
         .value(number);
     match key {
-        Key::Code(address) => source::frames(address),
+        Key::Calls(calls) => source::frames(&calls),
+        Key::Foreign(index) => source::foreign_frames(index),
         Key::Line(file, line) => vec![Place {
             file: file.to_string_lossy().into_owned(),
             line,

@@ -7,6 +7,7 @@ use std::sync::{LazyLock, Mutex};
 use addr2line::gimli::{Dwarf, EndianSlice, RunTimeEndian, SectionId};
 use object::{Object, ObjectSection, ObjectSegment};
 
+use crate::calls::Calls;
 use crate::fault::Place;
 
 unsafe extern "C" {
@@ -55,51 +56,44 @@ fn section(file: &object::File<'static>, id: SectionId) -> Result<Reader, ()> {
     Ok(EndianSlice::new(data, RunTimeEndian::Little))
 }
 
-/// Offsets from here on are no code of the program: they number the places of foreign programs.
-const FOREIGN: usize = 1 << 31;
-
 static FOREIGN_PLACES: Mutex<Vec<Vec<Place>>> = Mutex::new(Vec::new());
 
-/// Adds a place of a program that is not compiled into this one. Returns its offset.
-pub(crate) fn add_foreign(frames: Vec<Place>) -> u32 {
+/// Adds a place of a program that is not compiled into this one. Returns its index.
+pub(crate) fn add_foreign(frames: Vec<Place>) -> usize {
     let mut places = FOREIGN_PLACES
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     places.push(frames);
-    u32::try_from(FOREIGN + places.len() - 1).expect("a program has fewer than 2^31 places")
+    places.len() - 1
 }
 
-fn foreign_frames(address: usize) -> Option<Vec<Place>> {
-    let index = address.wrapping_sub(image().start).checked_sub(FOREIGN)?;
+pub(crate) fn foreign_frames(index: usize) -> Vec<Place> {
     let places = FOREIGN_PLACES
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
-    places.get(index).cloned()
+    places[index].clone()
 }
 
 /// The shim's own files: a kernel's author has no use for their lines.
 const SHIM: &str = "common/emulator/include/";
 
-/// Returns the source lines of the call that returns to `address`, innermost first; a placeholder
-/// where unknown.
-pub(crate) fn frames(address: usize) -> Vec<Place> {
-    if let Some(places) = foreign_frames(address) {
-        return places;
-    }
+/// Returns the source lines of calls, innermost first; a placeholder where unknown.
+pub(crate) fn frames(calls: &Calls) -> Vec<Place> {
     let lines = LINES
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut places = Vec::new();
     if let Some(known) = &*lines {
-        places = known.frames(address);
+        for address in calls.addresses() {
+            known.add_frames(address, &mut places);
+        }
     }
     if places.iter().any(|place| !is_of_shim(place)) {
         places.retain(|place| !is_of_shim(place));
     }
     if places.is_empty() {
-        let offset = address.wrapping_sub(image().start);
         places.push(Place {
-            file: format!("(no debug information) code+{offset:#x}"),
+            file: format!("(no debug information) {calls}"),
             line: 0,
         });
     }
@@ -107,11 +101,12 @@ pub(crate) fn frames(address: usize) -> Vec<Place> {
 }
 
 impl Lines {
-    fn frames(&self, address: usize) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// Adds the lines of the call that returns to `address`: its own and those that it was inlined
+    /// into.
+    fn add_frames(&self, address: usize, places: &mut Vec<Place>) {
         let code = address as u64 - 1 - self.shift;
         let Ok(mut frames) = self.context.find_frames(code).skip_all_loads() else {
-            return places;
+            return;
         };
         while let Ok(Some(frame)) = frames.next() {
             if let Some(location) = frame.location
@@ -123,7 +118,6 @@ impl Lines {
                 });
             }
         }
-        places
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
+use crate::calls::Calls;
 use crate::extent::BlockIndex;
 use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch};
@@ -94,7 +95,7 @@ pub struct Deed {
     pub warp: u32,
     /// The name of its function.
     pub operation: &'static str,
-    /// The source line and those that it was inlined into, innermost first.
+    /// The source line and those that called it, innermost first.
     pub places: Vec<Place>,
     /// The barrier's offset in shared memory or its number, or how many groups may be in flight.
     pub object: u32,
@@ -152,8 +153,8 @@ pub unsafe fn trace(
 }
 
 /// Runs the traced build of a kernel, and returns the place that stored byte `offset` of the buffer
-/// `name` last, with the lines that it was inlined into, innermost first. Of several blocks it is
-/// the last one in the order of the grid. Returns nothing if no thread has stored it.
+/// `name` last, with the lines that called it, innermost first. Of several blocks it is the last one
+/// in the order of the grid. Returns nothing if no thread has stored it.
 ///
 /// # Errors
 ///
@@ -625,7 +626,7 @@ fn side(launch: &Launch, cluster: BlockIndex, run: &Run) -> (BlockIndex, Side) {
 
 /// Returns whether the first instruction of `entry` has a source line.
 pub fn has_source_line(entry: Entry) -> bool {
-    source::frames(entry as usize + 1)[0].line > 0
+    source::frames(&Calls::one(entry as usize + 1))[0].line > 0
 }
 
 #[cfg(test)]

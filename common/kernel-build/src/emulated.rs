@@ -43,12 +43,14 @@ enum Flavour {
 
 /// The flags of the traced build. With -O1 the first ones keep one access of the source one access
 /// of the program. The linker links no sanitizer: the emulator has functions of its own in place of
-/// their libraries. The last ones switch off passes that come after the one that inserts the calls:
-/// they change no access, and code that mostly calls is not faster by them.
-pub const TRACED_FLAGS: [&str; 18] = [
+/// their libraries, which learn from frame pointers what called the function that accesses. The last
+/// flags switch off passes that come after the one that inserts the calls: they change no access,
+/// and code that mostly calls is not faster by them.
+pub const TRACED_FLAGS: [&str; 19] = [
     "-DEMULATOR_TRACED",
     "-fsanitize=thread",
     "-fsanitize=bounds",
+    "-fno-omit-frame-pointer",
     "-fno-tree-sra",
     "-fno-tree-vectorize",
     "-fno-tree-slp-vectorize",
@@ -331,24 +333,10 @@ fn table_source(table: &str) -> String {
 /// Links the objects of a stage into one and makes every symbol but `exported` local. All stages
 /// end up in one program, where the linker keeps one of equally named inline functions and
 /// templates: two stages' kernels could silently become one. COMDAT groups are folded first, or
-/// their symbols could not become local. All code goes into one section, by which the emulator
-/// knows kernels from the rest of the program.
+/// their symbols could not become local.
 fn isolate(tool: &cc::Tool, objects: &[PathBuf], exported: &str) -> Result<PathBuf, BuildError> {
     let isolated = objects[0].with_file_name(format!("{exported}.o"));
-    let script = isolated.with_extension("ld");
-    std::fs::write(
-        &script,
-        "SECTIONS { attn_kernels : { *(.text .text.*) } }\n",
-    )
-    .map_err(BuildError::io("write", &script))?;
-    let mut link = Command::new(tool.path());
-    link.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"])
-        .arg("-T")
-        .arg(&script)
-        .args(objects)
-        .arg("-o")
-        .arg(&isolated);
-    run(&mut link, "the linker (ld -r)", "the emulated object")?;
+    gather(tool, objects, &isolated)?;
     let mut localise =
         Command::new(std::env::var_os("OBJCOPY").unwrap_or_else(|| "objcopy".into()));
     localise
@@ -369,6 +357,29 @@ fn isolate(tool: &cc::Tool, objects: &[PathBuf], exported: &str) -> Result<PathB
             symbols,
         })
     }
+}
+
+/// Links objects into one, all code in one section: by it the emulator knows kernels from the rest
+/// of the program.
+///
+/// # Errors
+/// A linker that is missing or fails.
+pub fn gather(tool: &cc::Tool, objects: &[PathBuf], gathered: &Path) -> Result<(), BuildError> {
+    let script = gathered.with_extension("ld");
+    std::fs::write(
+        &script,
+        "SECTIONS { attn_kernels : { *(.text .text.*) } }\n",
+    )
+    .map_err(BuildError::io("write", &script))?;
+    let mut link = Command::new(tool.path());
+    link.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"])
+        .arg("-T")
+        .arg(&script)
+        .args(objects)
+        .arg("-o")
+        .arg(gathered);
+    run(&mut link, "the linker (ld -r)", "the emulated object")?;
+    Ok(())
 }
 
 /// Returns the symbols that `object` defines for others, `exported` aside.

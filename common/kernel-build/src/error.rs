@@ -79,7 +79,7 @@ pub enum BuildError {
     #[error(
         "the table of {stage} is built without the feature 'emulated' and calls the emulator: {}; \
          code that is compiled whether or not a kernel is \
-         belongs behind EMULATOR_ENTRY or into a template",
+         belongs into a template",
         symbols.join(", ")
     )]
     EmulatedCode {

@@ -45,7 +45,7 @@ mod sass;
 mod stage;
 mod toolkit;
 
-pub use emulated::TRACED_FLAGS;
+pub use emulated::{TRACED_FLAGS, gather};
 pub use error::BuildError;
 pub use host::host_build;
 pub use stage::{build_stage, stage, stage_for, test_kernels, warn_without_gpu_code};

@@ -42,7 +42,7 @@ struct AttentionRegistration {
 #endif
 
 #define ATTN_ENTRY_DEFINED(function, argument, ...)                                                                    \
-    extern "C" EMULATOR_ENTRY void function(const AttentionParams *params) { attention<__VA_ARGS__>(argument); }
+    extern "C" void function(const AttentionParams *params) { attention<__VA_ARGS__>(argument); }
 #define ATTN_ENTRY_DECLARED(function, argument, ...) extern "C" void function(const AttentionParams *params);
 #define ATTN_ENTRY_ABSENT(function, argument, ...)                                                                     \
     static constexpr decltype(AttentionKernel::emulated) function = nullptr;

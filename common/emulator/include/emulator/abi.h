@@ -6,12 +6,18 @@
 
 extern "C" {
 
-// A place in kernel.cu. `code`: the traced build's emulator_here() at the call, which leads to where the line was inlined; 0
-// in the plain build.
+// A place in kernel.cu. `code`: the traced build's emulator_here() at the call, which leads to the lines that called it; 0 in
+// the plain build.
 struct EmulatorSite {
     const char *file;
     uint32_t line;
     uint32_t code;
+};
+
+// What a function of the traced build has on its stack (-fno-omit-frame-pointer), where __builtin_frame_address(0) is.
+struct EmulatorFrame {
+    const EmulatorFrame *caller;
+    const void *returns_to;
 };
 
 // What CUDA leaves open about lanes, and the schedule decides. `element`: for each WMMA operand (a, b, accumulator) and
@@ -140,13 +146,15 @@ void emulator_store_async(const EmulatorThread *thread, uint32_t rank, void *sme
 void emulator_mbarrier_wait_cluster(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
 
 // For the traced build. The first may be called from an EmulatorExecute; false: unmapped memory, don't touch it. The second
-// is a plain access at a known place, the third at a return address (from the __tsan_* functions). `write`: bit 0: a write;
-// bit 1: may be made in pieces, so any address is aligned.
+// is a plain access at a known place, the third one of the function that called the owner of `frame` (a __tsan_* function).
+// `write`: bit 0: a write; bit 1: may be made in pieces, so any address is aligned.
 bool emulator_matrix_access(const EmulatorMatrixAccess *access);
 void emulator_access_at(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, EmulatorSite site);
-void emulator_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
+void emulator_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write,
+                     const EmulatorFrame *frame);
 // On the thread's own stack, near bytes that wgmma holds.
-void emulator_held_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
+void emulator_held_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write,
+                          const EmulatorFrame *frame);
 
 // Element `index` of an array that has no such element.
 void emulator_no_element(const EmulatorThread *thread, const char *array, int64_t index, EmulatorSite site);
@@ -177,8 +185,9 @@ struct EmulatorTrace {
     uint64_t held_bytes;
 };
 
-// Offset of its caller in the program's image.
+// The number of the calls that lead to its caller.
 uint32_t emulator_here();
+uint32_t emulator_calls(const EmulatorFrame *frame);
 
 // Of the calling OS thread; that of a block without a cluster.
 unsigned char *emulator_shared_memory();

@@ -278,3 +278,27 @@ KERNEL(variables_of_the_program) {
         out<int>(params)[threadIdx.x] = WEIGHTS[threadIdx.x % 4];
     }
 }
+
+namespace {
+
+// Not inlined into the lines that call it.
+__attribute__((noinline)) void accumulate(float *sum, float value) {
+    *sum += value; // in a function
+}
+
+__attribute__((noinline)) void accumulate_twice(float *sum, float value) {
+    accumulate(sum, value); // from a function
+    accumulate(sum, value);
+}
+
+} // namespace
+
+// The first thread of each warp adds to one sum. n[0]: whether a barrier comes between.
+KERNEL(called_from_two_lines) {
+    float *sum = shared<float>();
+    if (threadIdx.x == 0) *sum = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) accumulate(sum, 1); // of warp 0
+    if (params->n[0]) __syncthreads();
+    if (threadIdx.x == 32) accumulate_twice(sum, 2); // of warp 1
+}

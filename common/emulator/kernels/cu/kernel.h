@@ -14,18 +14,11 @@ extern "C" {
 extern __shared__ __align__(128) unsigned char attn_shared[];
 }
 
-// Both builds are linked into one program, into the section where kernel-build puts the stages' kernels. On a GPU the params
-// lie in global memory.
-#ifdef EMULATOR_BUILD
-#define ATTN_KERNELS __attribute__((section("attn_kernels")))
-#else
-#define ATTN_KERNELS
-#endif
+// Both builds are linked into one program. On a GPU the params lie in global memory.
 #ifdef EMULATOR_TRACED
-#define KERNEL(name) \
-    extern "C" ATTN_KERNELS EMULATOR_ENTRY __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
+#define KERNEL(name) extern "C" __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
 #else
-#define KERNEL(name) extern "C" ATTN_KERNELS __global__ void name([[maybe_unused]] const KernelParams *params)
+#define KERNEL(name) extern "C" __global__ void name([[maybe_unused]] const KernelParams *params)
 #endif
 
 // For kernels whose number of threads, and so of registers, ptxas must know.

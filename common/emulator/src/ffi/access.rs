@@ -1,14 +1,23 @@
 use std::ops::Range;
 
+use crate::calls::Frame;
 use crate::fault::Fault;
 use crate::judge::observed::{Shown, Step};
 use crate::judge::order::How;
 use crate::judge::requests::MatrixCount;
 use crate::judge::{Matrix, Stop, StrongOrder};
 use crate::run::{Executing, Pause, ThreadContext, emulator_current_slot};
-use crate::site::{Literal, Site, code_number};
+use crate::site::{Literal, Site, number_of_caller};
 
 const IN_PIECES: u32 = 2;
+
+/// # Safety
+/// As [`number_of_caller`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn emulator_calls(frame: *const Frame) -> u32 {
+    // SAFETY: passed on.
+    unsafe { number_of_caller(frame) }
+}
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn emulator_access(
@@ -16,11 +25,11 @@ pub(crate) unsafe extern "C-unwind" fn emulator_access(
     address: usize,
     bytes: u64,
     write: u32,
-    pc: usize,
+    frame: *const Frame,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    judge_access(context, address, bytes as usize, write, code_number(pc));
+    let (context, site) = unsafe { (&*thread, number_of_caller(frame)) };
+    judge_access(context, address, bytes as usize, write, site);
 }
 
 #[unsafe(no_mangle)]
@@ -47,11 +56,11 @@ pub(crate) unsafe extern "C-unwind" fn emulator_held_access(
     address: usize,
     bytes: u64,
     write: u32,
-    pc: usize,
+    frame: *const Frame,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    judge_held(context, address, bytes as usize, write, code_number(pc));
+    let (context, site) = unsafe { (&*thread, number_of_caller(frame)) };
+    judge_held(context, address, bytes as usize, write, site);
 }
 
 /// # Safety

@@ -53,7 +53,7 @@ pub struct HazardAccess {
     /// The linear index in the block; none for a whole warp.
     pub thread: Option<u32>,
     pub warp: u32,
-    /// The source line, and the lines that it was inlined into, innermost first.
+    /// The source line, and the lines that called it, innermost first.
     pub places: Vec<Place>,
 }
 

@@ -230,7 +230,7 @@ pub struct Observed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passed {
     pub does: Does,
-    /// The source line and those that it was inlined into, innermost first.
+    /// The source line and those that called it, innermost first.
     pub places: Vec<Place>,
 }
 
@@ -239,7 +239,7 @@ pub struct Passed {
 pub struct TensorRead {
     /// The name of its allocation.
     pub tensor: String,
-    /// The source line and those that it was inlined into, innermost first.
+    /// The source line and those that called it, innermost first.
     pub places: Vec<Place>,
 }
 
