@@ -228,12 +228,9 @@ template <class Element, int HEAD_DIM>
 using WmmaPv32x128K2 = Preset<Element, HEAD_DIM, 32, 128, 2>;
 template <class Element, int HEAD_DIM>
 using WmmaPv64x96 = Preset<Element, HEAD_DIM, 64, 96, 1>;
-template <class Element, int HEAD_DIM>
-using WmmaPv96x64 = Preset<Element, HEAD_DIM, 96, 64, 1>;
 
 } // namespace
 
 ATTN_VARIANT(wmma_pv, wmma_pv_32x64, WmmaPv32x64)
 ATTN_VARIANT(wmma_pv, wmma_pv_32x128_k2, WmmaPv32x128K2)
 ATTN_VARIANT(wmma_pv, wmma_pv_64x96, WmmaPv64x96)
-ATTN_VARIANT(wmma_pv, wmma_pv_96x64, WmmaPv96x64)

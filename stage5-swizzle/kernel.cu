@@ -1,10 +1,10 @@
 // Stage 5: XOR-swizzled tiles, read by ldmatrix into mma.sync. What Q·Kᵀ leaves in a lane is what P·V wants there: scores,
 // probabilities and output stay in registers. Launched as a grid of ceil(seq_q / BLOCK_M) x heads_q x batch blocks.
 
-#include <attn/code_scores.cuh>
 #include <attn/layout.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
+#include <attn/mma_rows.cuh>
 #include <attn/observe.cuh> // ATTN_PLACES, ATTN_OBSERVE: for `compare explain`, nothing on a GPU
 #include <attn/ptx/barrier.cuh>
 #include <attn/shared.cuh>
@@ -23,9 +23,7 @@ template <template <int> class Layout, // of tiles in shared memory
           int KEY_GROUPS_,             // groups of warps that split the keys of a tile
           int WARP_N_,                 // keys of a group in a tile
           int STAGES_,                 // tiles of K and V in the ring
-          bool AHEAD_,                 // scores of the next tile before the softmax of this one: the tensor cores have work meanwhile
-          bool CODES_ = false,         // scores of E4M3 from codes, where a head permits it
-          bool SAME_TILES_ = false>    // all groups pass all tiles: racecheck needs the same number of barriers in each
+          bool AHEAD_>                 // scores of the next tile before the softmax of this one: the tensor cores have work meanwhile
 struct Preset {
     using Element = Element_;
     using Operand = typename Element::Operand;
@@ -34,8 +32,7 @@ struct Preset {
     static constexpr int KEY_GROUPS = KEY_GROUPS_, WARP_N = WARP_N_, BLOCK_N = KEY_GROUPS * WARP_N;
     static constexpr int GROUP_THREADS = ROW_GROUPS * 32, THREADS = KEY_GROUPS * GROUP_THREADS;
     static constexpr int STAGES = STAGES_;
-    static constexpr bool AHEAD = AHEAD_, CODES = CODES_, SAME_TILES = SAME_TILES_;
-    static constexpr bool LSE = !CODES; // sums of codes are not exact enough for log-sum-exps
+    static constexpr bool AHEAD = AHEAD_, LSE = true;
 
     using KvTile = attn::StoredTile<Element, HEAD_DIM, BLOCK_N, Layout>;
     struct Ring {
@@ -52,15 +49,13 @@ struct Preset {
 
     using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>;
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
-    // P is held in FP16 or BF16. Scores from codes are less exact than FP16, so C2 and C3 apply the bounds of a P in BF16.
-    static constexpr int PROBABILITY = CODES ? ATTENTION_P_BF16 : Operand::PROBABILITY;
+    static constexpr int PROBABILITY = Operand::PROBABILITY; // P is held in FP16 or BF16
 
     static_assert(STAGES >= 2, "a tile is copied while another is read");
 };
 
-// `Scores_`: how Q·Kᵀ is computed, from FP16 or BF16 (HalfScores) or from codes of E4M3 (CodeScores).
-template <class Preset, template <class> class Scores_>
-__device__ __forceinline__ void attend(const AttentionParams &params) {
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionParams &params) {
     using Element = typename Preset::Element;
     using Operand = typename Preset::Operand;
     using Storage = typename Element::Storage;
@@ -68,7 +63,6 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
     constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     constexpr int WARP_M = Preset::WARP_M, WARP_N = Preset::WARP_N, STAGES = Preset::STAGES;
     using Rows = typename Preset::Rows;
-    using Scores = Scores_<Rows>;
     constexpr int M_TILES = Rows::M_TILES, D_TILES = Rows::D_TILES;
 
     // This block's rows and head. Under the causal mask the last rows see the most keys: their blocks start first.
@@ -78,9 +72,9 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
     const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
-    // The tiles with keys of this group, or of all groups, that the last row of the block sees.
+    // The tiles with keys of this group that the last row of the block sees.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
-    const int tiles = max(0, key_end - (Preset::SAME_TILES ? 0 : warp_key) + BLOCK_N - 1) / BLOCK_N;
+    const int tiles = max(0, key_end - warp_key + BLOCK_N - 1) / BLOCK_N;
 
     auto &smem = attn::shared<typename Preset::Shared>();
     attn::TileStream<decltype(smem.q), Preset::THREADS, BLOCK_M> q_stream;
@@ -117,13 +111,16 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
     attn::cp_async_wait_group<2 * STAGES - 1>();
     __syncthreads();
 
-    typename Scores::QFragments q_frag; // of [WARP_M, HEAD_DIM]
+    typename Rows::QFragments q_frag; // of [WARP_M, HEAD_DIM]
     int visible[M_TILES][2]; // keys that a row sees; lane l has rows l / 4 and l / 4 + 8 of each 16
     attn::RowState state[M_TILES][2];
     typename Rows::Output o_acc = {}; // of [WARP_M, HEAD_DIM]
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
-        Scores::load_q(q_frag[m], smem.q, warp_row + m * attn::MMA_M, lane);
+#pragma unroll
+        for (int step = 0; step < HEAD_DIM / attn::MMA_K; ++step) {
+            Fragment::load_q(q_frag[m][step], smem.q, warp_row + m * attn::MMA_M, step, lane);
+        }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             visible[m][half] = attn::visible_keys(params, block_row + warp_row + m * attn::MMA_M + half * 8 + lane / 4);
@@ -146,7 +143,7 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
         attn::softmax<Rows>(p_frag, o_acc, state, s, scale_log2, at, tile * BLOCK_N, lane);
     };
     if (tiles > 0) {
-        Scores::multiply(s, q_frag, smem.ring.k[0], warp_key, lane);
+        attn::multiply_qk<Rows>(s, q_frag, smem.ring.k[0], warp_key, lane);
         mask_scores(0);
     }
     for (int tile = 0; tile < tiles - 1; ++tile) {
@@ -158,7 +155,7 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
         sync_key_group();
         typename Rows::Scores s_next;
         const auto multiply_next = [&] {
-            Scores::multiply(s_next, q_frag, smem.ring.k[(tile + 1) % STAGES], warp_key, lane);
+            attn::multiply_qk<Rows>(s_next, q_frag, smem.ring.k[(tile + 1) % STAGES], warp_key, lane);
         };
         if constexpr (Preset::AHEAD) multiply_next();
         softmax(tile);
@@ -188,19 +185,7 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
     attn::store_merged<Preset::THREADS, Operand>(
         attn::row_address<typename Operand::Storage>(params.o, batch, head_q, block_row), params.o.row_stride,
         params.seq_q - block_row, partial, attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
-    if constexpr (Preset::LSE) {
-        attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, scale_log2, threadIdx.x);
-    }
-}
-
-template <class Preset>
-__device__ __forceinline__ void attention(const AttentionParams &params) {
-    if constexpr (Preset::CODES && attn::MULTIPLIES_CODES) {
-        // Each head chooses: a large scale makes errors of sums of codes large errors of exponentials.
-        const float scale = attn::scale_of_scores(params, blockIdx.z, blockIdx.y, attn::kv_head(params, blockIdx.y));
-        if (fabsf(scale) <= attn::LARGEST_SCALE<Preset::HEAD_DIM>) return attend<Preset, attn::CodeScores>(params);
-    }
-    attend<Preset, attn::HalfScores>(params);
+    attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, scale_log2, threadIdx.x);
 }
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the ring would not fit.
@@ -213,15 +198,9 @@ template <class Element, int HEAD_DIM> using Swizzle32x256K4 = Tile32x256K4<attn
 template <template <int> class Layout, class Element, int HEAD_DIM>
 using Tile32x128K4 = Preset<Layout, Element, HEAD_DIM, 2, 16, 4, 2048 / HEAD_DIM, 2, true>;
 template <class Element, int HEAD_DIM> using Linear32x128K4 = Tile32x128K4<attn::LinearLayout, Element, HEAD_DIM>;
-template <class Element, int HEAD_DIM> using Padded32x128K4 = Tile32x128K4<attn::PaddedLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM> using Swizzle32x128K4 = Tile32x128K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x128K2 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
-// For an L4, which has 58 multiprocessors and gives a block 99 KB: 8 heads of 512 rows are 56 blocks, one round. Its tensor cores
-// multiply codes. At head_dim 128 there is one key group: two parts of the output would not fit.
-template <class Element, int HEAD_DIM>
-using Swizzle80x64K2 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, 5, 16, 128 / HEAD_DIM, 32, 4, true,
-                            std::is_same_v<Element, attn::E4M3>, true>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x64 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true>;
 // At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
@@ -230,15 +209,13 @@ using Swizzle128x64 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM /
 
 } // namespace
 
-// Names are of head_dim 64; at 128 a tile has half the keys of 32x256-k4, 32x128-k4 and 64x128-k2, and 80x64-k2 has one key group of 32.
+// Names are of head_dim 64; at 128 a tile has half the keys of 32x256-k4, 32x128-k4 and 64x128-k2.
 // Built for bf16, too: presets that are fastest on some problem or the default on some device.
 ATTN_VARIANT(mma_linear, mma_linear_32x256_k4, Linear32x256K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x256_k4, Padded32x256K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)
 ATTN_VARIANT(mma_linear, mma_linear_32x128_k4, Linear32x128K4)
-ATTN_VARIANT(mma_padded, mma_padded_32x128_k4, Padded32x128K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_32x128_k4, Swizzle32x128K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
-ATTN_BF16_VARIANT(swizzle, swizzle_80x64_k2, Swizzle80x64K2)
 ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
 ATTN_BF16_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)

@@ -34,13 +34,6 @@ const LINEAR: Base = Base {
     family: "mma-linear",
 };
 
-/// The kernel for GPUs that give a block 99 KB, with blocks of 32 rows.
-const ROWS_32: Base = Base {
-    stage: "stage5-swizzle",
-    family: "swizzle-32x128-k4",
-};
-const L4: &str = "NVIDIA L4";
-
 const INFO: StageInfo = StageInfo {
     id: "stage5-swizzle",
     idea: "XOR-swizzled tiles, ldmatrix, mma.sync",
@@ -52,18 +45,6 @@ const INFO: StageInfo = StageInfo {
         Claim::faster("swizzle", WMMA_PV, 1.05),
         Claim::faster("swizzle", WARPSPEC, 1.05),
         Claim::faster("swizzle", LINEAR, 1.05),
-        Claim::faster_on(
-            "swizzle-80x64-k2",
-            ROWS_32,
-            &[Where::new("mission", Dtype::F16, Mask::Full).on_gpu(L4)],
-            1.15,
-        ),
-        Claim::faster_on(
-            "swizzle-80x64-k2",
-            ROWS_32,
-            &[Where::new("mission", Dtype::E4m3, Mask::Full).on_gpu(L4)],
-            1.3,
-        ),
         Claim::over(
             "swizzle",
             Rival::FastestPyTorch,

@@ -1,10 +1,6 @@
 //! The tests that every stage runs, see `stage-tests`, and beside them this stage's own: one
 //! program, so that the emulator and the kernels are linked once.
 
-#[path = "stage/barriers.rs"]
-mod barriers;
-#[path = "stage/codes.rs"]
-mod codes;
 #[path = "stage/every_dtype.rs"]
 mod every_dtype;
 
