@@ -47,6 +47,9 @@ pub struct Ranked {
 /// The length of a run for a telemetry reading and a host check.
 const LONG_RUN_US: f64 = 20_000.0;
 
+/// The time that a host which was late gets before the timer is checked again.
+const LATE_HOST_PAUSE: Duration = Duration::from_millis(100);
+
 impl CudaDevice {
     pub fn measure<'d>(&'d self, arm: &mut Arm<'d>, plan: &Plan) -> Result<Timed, CudaError> {
         let session = Session::start(self, vec![arm], plan)?;
@@ -411,7 +414,7 @@ impl<'a, 'd> Session<'a, 'd> {
     }
 
     fn host_check(&self, arm: &Arm<'d>) -> Result<HostCheck, CudaError> {
-        HostCheck::retried(|| {
+        HostCheck::retried(LATE_HOST_PAUSE, || {
             let start = Instant::now();
             let run = self.long_run(arm, || ())?;
             Ok(HostCheck {
