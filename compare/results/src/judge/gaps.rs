@@ -21,7 +21,8 @@ pub fn actions(view: &View<'_>, missing: &[Missing], claims: &[Claimed]) -> Vec<
         .filter(|claimed| is_open(claimed, gpu))
         .collect();
     [
-        stale_figures(view),
+        stale_times(view),
+        stale_times_beside_peers(view),
         undecided_pairs(&open),
         open_peers(&open),
         missed_peers(view),
@@ -44,12 +45,25 @@ fn elsewhere(missing: &[Missing]) -> Option<String> {
     ))
 }
 
-fn stale_figures(view: &View<'_>) -> Option<String> {
-    let stale = stale(view);
+fn stale_times(view: &View<'_>) -> Option<String> {
+    let mut stale = stale(view);
+    stale.retain(|row| !is_beside_peers(&row.kind));
     let command = command("compare --full", stages_and_problems(&stale))?;
     let figures = count(stale.len(), "figure", "figures");
     Some(format!(
         "Measure the {figures} that are stale again: `{command}`, then `compare accept`."
+    ))
+}
+
+/// Returns the command for times beside peers, which no tier takes.
+fn stale_times_beside_peers(view: &View<'_>) -> Option<String> {
+    let mut stale = stale(view);
+    stale.retain(|row| is_beside_peers(&row.kind));
+    let command = command("compare peers", stages_and_problems(&stale))?;
+    let figures = count(stale.len(), "figure", "figures");
+    Some(format!(
+        "Measure the {figures} beside peers that are stale again, after a run of their stages: \
+         `{command}`, then `compare accept`."
     ))
 }
 
@@ -100,21 +114,19 @@ fn stage_and_problem(claimed: &Claimed) -> (&str, &ProblemPlace) {
 }
 
 fn profiles(open: &[&Claimed]) -> Option<String> {
-    let mut stages = Vec::new();
+    let mut profiled = Vec::new();
     for claimed in open {
         let is_by_ncu = claimed.claim.metric.source() == metric::Source::Profile;
         if is_by_ncu && !claimed.claim.is_of_speed() {
-            stages.extend(claimed.claim.relation.base().map(|base| base.stage));
-            stages.push(&claimed.stage);
+            let place = &claimed.claim.place;
+            let base = claimed.claim.relation.base();
+            profiled.extend(base.map(|base| (base.stage, place)));
+            profiled.push(stage_and_problem(claimed));
         }
     }
-    if stages.is_empty() {
-        return None;
-    }
-    let numbers = joined(distinct(stages.into_iter().map(number)), ",");
+    let command = command("compare profile", profiled.into_iter())?;
     Some(format!(
-        "Judge what only ncu measures, after a run on the GPU: \
-         `compare profile --stages {numbers}`."
+        "Judge what only ncu measures, after a run on the GPU: `{command}`."
     ))
 }
 
@@ -138,6 +150,10 @@ pub fn figures<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Row> {
     view.table
         .rows()
         .filter(|row| row.has(Metric::P50) && is_time(&row.kind))
+}
+
+fn is_beside_peers(kind: &Kind) -> bool {
+    matches!(kind, Kind::PeerTime(_) | Kind::PeerPair { .. })
 }
 
 /// Returns whether a row is the time of kernels on a problem that is measured again when they
@@ -208,7 +224,7 @@ pub fn number(stage: &str) -> &str {
 mod tests {
     use super::*;
     use crate::judge::verdict::report;
-    use crate::table::Run;
+    use crate::table::{Relation, Run};
     use crate::testing::{
         PeerArm, SCALAR, US, WMMA, emulated, pair_with, table_of_sessions, timed,
     };
@@ -256,6 +272,34 @@ mod tests {
         let session = timed(US).clean();
         insta::assert_snapshot!(actions_after(&emulated().with_identity(1, "new"), session), @"
         Measure the 2 figures that are stale again: `compare --full --stages 1 --shapes mission`, then `compare accept`.
+        ");
+    }
+
+    #[test]
+    fn figures_beside_peers_are_measured_again_by_peers() {
+        let session =
+            timed(US)
+                .clean()
+                .peers("mission", 10.0, &[PeerArm::right("torch-default", 15.0)]);
+        insta::assert_snapshot!(actions_after(&emulated().with_identity(1, "new"), session), @"
+        Measure the 2 figures that are stale again: `compare --full --stages 1 --shapes mission`, then `compare accept`.
+        Measure the 2 figures beside peers that are stale again, after a run of their stages: `compare peers --stages 1 --shapes mission`, then `compare accept`.
+        ");
+    }
+
+    #[test]
+    fn what_only_ncu_measures_is_profiled_on_the_claims_problem() {
+        let claims_stalls = |run: Run| {
+            run.with_bound(
+                1,
+                0,
+                Metric::BarrierStallShare,
+                Relation::AtMost { bound: 0.1 },
+            )
+        };
+        let session = claims_stalls(timed(US).clean());
+        insta::assert_snapshot!(actions_after(&claims_stalls(emulated()), session), @"
+        Judge what only ncu measures, after a run on the GPU: `compare profile --stages 1 --shapes mission`.
         ");
     }
 
