@@ -5,7 +5,6 @@
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
-use common::problem::{Dtype, Mask};
 use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));

@@ -119,8 +119,9 @@ fn profiles(open: &[&Claimed]) -> Option<String> {
         let is_by_ncu = claimed.claim.metric.source() == metric::Source::Profile;
         if is_by_ncu && !claimed.claim.is_of_speed() {
             let place = &claimed.claim.place;
-            let base = claimed.claim.relation.base();
-            profiled.extend(base.map(|base| (base.stage, place)));
+            if let Some(base) = claimed.claim.relation.base() {
+                profiled.push((base.stage, place));
+            }
             profiled.push(stage_and_problem(claimed));
         }
     }
