@@ -10,6 +10,7 @@ pub use headlines::worse;
 use super::blocks::{Titled, bullets, changes_table, first_bullets, first_items, sections};
 use super::cells::or_empty;
 use super::ladder;
+use common::verdict::GateId;
 use document::{Block, Table, row};
 use moved::Line;
 use results::judge::diff::{self, Change, Difference, Group, What};
@@ -164,17 +165,31 @@ fn figure_blocks(lines: &[Line], limits: Limits) -> Vec<Block> {
     )
 }
 
-/// Returns what has moved in a group, the worst first, else in the order of the ladder.
+/// Returns what has moved in a group, the worst first, causes before their effects, else in the order
+/// of the ladder. Errors of a kernel that fails a gate are no figures: the gates say them.
 fn shown(differences: &[Difference], group: Group) -> Vec<&Difference> {
+    let failing = match group {
+        Group::Errors => withheld(differences),
+        _ => vec![],
+    };
     let mut shown = Vec::new();
     for difference in differences {
         let has_moved = !matches!(difference.change, Change::Missing | Change::Unchanged);
-        if difference.group == group && has_moved {
+        if difference.group == group && has_moved && !failing.contains(&&difference.subject) {
             shown.push(difference);
         }
     }
-    shown.sort_by_key(|difference| difference.change);
+    shown.sort_by_key(|difference| (difference.change, !names_cause(difference)));
     shown
+}
+
+/// Returns whether a gate names the places in the kernel that are at fault: of a race, the outputs
+/// that are wrong by it are effects.
+fn names_cause(difference: &Difference) -> bool {
+    matches!(
+        difference.what,
+        What::Gate(GateId::H1 | GateId::C6 | GateId::C7)
+    )
 }
 
 /// Returns gates and claims whose verdict differs, and what is gone. A gate of a variant that fails

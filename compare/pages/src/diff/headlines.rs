@@ -86,7 +86,8 @@ fn name(difference: &Difference) -> String {
 fn subject_of(gate: GateId) -> &'static str {
     match gate {
         GateId::C1 => "whole output, finite",
-        GateId::C2 | GateId::C3 => "accuracy",
+        GateId::C2 => "accuracy",
+        GateId::C3 => "every row right",
         GateId::C4 => "accuracy end to end",
         GateId::C5 => "same bits each time",
         GateId::C6 => "stays in its buffers",
@@ -174,9 +175,10 @@ pub fn checked_line(comparison: &Comparison) -> Text {
     }
 }
 
-/// Returns `12 verdicts of gates, none fails; 3 not measured`.
+/// Returns `12 verdicts of gates, none fails; 3 not measured (gate B1, gate C7)`.
 fn gates_judged(comparison: &Comparison) -> String {
-    let (mut judged, mut failing, mut open) = (0, 0, 0);
+    let (mut judged, mut failing) = (0, 0);
+    let mut open = Vec::new();
     for difference in all_differences(comparison) {
         if !difference.is_gate() {
             continue;
@@ -188,7 +190,7 @@ fn gates_judged(comparison: &Comparison) -> String {
                 judged += 1;
                 failing += 1;
             }
-            Some(_) => open += 1,
+            Some(_) => open.push(difference.what),
             None => {}
         }
     }
@@ -197,10 +199,13 @@ fn gates_judged(comparison: &Comparison) -> String {
         0 => format!(" {verdicts} of gates, none fails"),
         _ => format!(" {verdicts} of gates, {failing} fail"),
     };
-    match open {
-        0 => line,
-        _ => format!("{line}; {open} not measured"),
+    if open.is_empty() {
+        return line;
     }
+    let verdicts = open.len();
+    open.sort_by_key(ToString::to_string);
+    let gates = joined(distinct(open), ", ");
+    format!("{line}; {verdicts} not measured ({gates})")
 }
 
 /// Returns how many times of changed kernels both sides have; `None` if no kernel has changed.

@@ -294,6 +294,28 @@ fn what_is_worse_in_many_places_is_named_once() {
 }
 
 #[test]
+fn errors_of_a_kernel_that_fails_are_left_to_its_gates() {
+    let with_error =
+        |share| emulated().with_figure(CPASYNC, IN_EMULATOR, Metric::RowErrorOfBound, share);
+    let [base, new] = [with_error(0.1), with_error(0.9)];
+    assert!(worse(&base, &new).starts_with("Worse: row error of its bound"));
+    assert_eq!(
+        worse(&base, &failing(new, CPASYNC)),
+        "Worse: gate C2 (accuracy) PASS → FAIL (stage1/cpasync-32x64)."
+    );
+}
+
+#[test]
+fn a_race_is_named_before_the_outputs_that_are_wrong_by_it() {
+    let new = failing(emulated(), WMMA).with_gate(CPASYNC, IN_EMULATOR, GateId::H1, Verdict::Fail);
+    assert_eq!(
+        worse(&emulated(), &new),
+        "Worse: gate H1 (races, missing waits) – → FAIL (stage1/cpasync-32x64); gate C2 \
+         (accuracy) PASS → FAIL (stage0/wmma-qk-32x64)."
+    );
+}
+
+#[test]
 fn nothing_is_called_worse_where_nothing_moved() {
     assert_eq!(worse(&timed(US), &timed(US)), "");
 }
@@ -354,7 +376,10 @@ fn gates_that_fail_are_counted() {
 fn gates_that_nobody_measured_are_no_verdicts() {
     let new = emulated().with_gate(WMMA, IN_EMULATOR, GateId::C2, Verdict::NoData);
     let line = checked(&emulated(), &new);
-    assert!(line.ends_with("none fails; 1 not measured."), "{line}");
+    assert!(
+        line.ends_with("none fails; 1 not measured (gate C2)."),
+        "{line}"
+    );
 }
 
 #[test]

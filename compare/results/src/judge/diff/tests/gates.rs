@@ -61,6 +61,19 @@ fn nothing_is_to_be_measured_that_a_failing_gate_withholds() {
 }
 
 #[test]
+fn errors_of_a_kernel_that_fails_a_gate_are_no_regressions_of_their_own() {
+    let with_error =
+        |share| emulated().with_figure(WMMA, IN_EMULATOR, Metric::RowErrorOfBound, share);
+    let [base, new] = [with_error(0.1), with_error(0.9)];
+    assert_eq!(actions(&base, &new).len(), 1);
+    let failing = new.with_gate(WMMA, IN_EMULATOR, GateId::C3, Verdict::Fail);
+    assert_eq!(
+        actions(&base, &failing),
+        ["Fix what newly fails; do not merge."]
+    );
+}
+
+#[test]
 fn what_the_sanitizer_does_not_withhold_is_to_be_measured() {
     let new = timed(US)
         .clean()
