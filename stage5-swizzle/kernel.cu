@@ -198,6 +198,7 @@ template <class Element, int HEAD_DIM> using Swizzle32x256K4 = Tile32x256K4<attn
 template <template <int> class Layout, class Element, int HEAD_DIM>
 using Tile32x128K4 = Preset<Layout, Element, HEAD_DIM, 2, 16, 4, 2048 / HEAD_DIM, 2, true>;
 template <class Element, int HEAD_DIM> using Linear32x128K4 = Tile32x128K4<attn::LinearLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Padded32x128K4 = Tile32x128K4<attn::PaddedLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM> using Swizzle32x128K4 = Tile32x128K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x128K2 = Preset<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
@@ -215,6 +216,7 @@ ATTN_VARIANT(mma_linear, mma_linear_32x256_k4, Linear32x256K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x256_k4, Padded32x256K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)
 ATTN_VARIANT(mma_linear, mma_linear_32x128_k4, Linear32x128K4)
+ATTN_VARIANT(mma_padded, mma_padded_32x128_k4, Padded32x128K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_32x128_k4, Swizzle32x128K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
 ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
