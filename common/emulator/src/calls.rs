@@ -19,12 +19,16 @@ struct Code {
 
 static CODE: LazyLock<Code> = LazyLock::new(|| Code {
     start: source::image().start,
-    kernels: emulator_kernels_start() as usize..emulator_kernels_end() as usize,
+    kernels: kernels(),
 });
 
-/// Returns whether an instruction is a kernel's.
+fn kernels() -> Range<usize> {
+    emulator_kernels_start() as usize..emulator_kernels_end() as usize
+}
+
+/// Returns whether an instruction is a kernel's. Takes no lock: signal handlers ask.
 pub(crate) fn is_of_kernels(code: usize) -> bool {
-    CODE.kernels.contains(&code)
+    kernels().contains(&code)
 }
 
 /// `EmulatorFrame` of abi.h, as x86-64 and AArch64 lay it out.

@@ -6,12 +6,12 @@
 
 extern "C" {
 
-// A place in kernel.cu. `code`: the traced build's emulator_here() at the call, which leads to the lines that called it; 0 in
-// the plain build.
+// A place in kernel.cu. `calls`: the traced build's emulator_here() at the call, which leads to the lines that called it; 0
+// in the plain build.
 struct EmulatorSite {
     const char *file;
     uint32_t line;
-    uint32_t code;
+    uint32_t calls;
 };
 
 // What a function of the traced build has on its stack (-fno-omit-frame-pointer), where __builtin_frame_address(0) is.

@@ -21,7 +21,7 @@ __attribute__((noinline, no_sanitize("thread"))) inline void *set_bulk(void *to,
 } // namespace emulator
 EMULATOR_END
 
-#define EMULATOR_SITE_HERE (EmulatorSite{__builtin_FILE(), __builtin_LINE(), EMULATOR_CODE})
+#define EMULATOR_SITE_HERE (EmulatorSite{__builtin_FILE(), __builtin_LINE(), EMULATOR_CALLS})
 #define EMULATOR_COPY(builtin, to, from, bytes)                                                                        \
     (__builtin_constant_p(bytes) && (bytes) <= 16                                                                      \
          ? builtin(to, from, bytes)                                                                                    \

@@ -8,11 +8,11 @@ namespace emulator {
 // A shim function takes the kernel's place as defaulted arguments, which the compiler fills in at the call: EMULATOR_HERE
 // declares them, EMULATOR_SITE makes one value of them.
 #define EMULATOR_HERE const char *file = __builtin_FILE(), uint32_t line = __builtin_LINE()
-#define EMULATOR_SITE (EmulatorSite{file, line, EMULATOR_CODE})
+#define EMULATOR_SITE (EmulatorSite{file, line, EMULATOR_CALLS})
 #ifdef EMULATOR_TRACED
-#define EMULATOR_CODE emulator_here()
+#define EMULATOR_CALLS emulator_here()
 #else
-#define EMULATOR_CODE 0u
+#define EMULATOR_CALLS 0u
 #endif
 
 [[noreturn]] __forceinline__ void trap(const char *message, EmulatorSite site) {

@@ -202,10 +202,10 @@ fn gates_judged(comparison: &Comparison) -> String {
     if open.is_empty() {
         return line;
     }
-    let verdicts = open.len();
+    let unmeasured = open.len();
     open.sort_by_key(ToString::to_string);
     let gates = joined(distinct(open), ", ");
-    format!("{line}; {verdicts} not measured ({gates})")
+    format!("{line}; {unmeasured} not measured ({gates})")
 }
 
 /// Returns how many times of changed kernels both sides have; `None` if no kernel has changed.
