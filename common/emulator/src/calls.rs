@@ -49,7 +49,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Kernels of the ladder have six at most.
+    /// All of them are compared at each access.
     const MOST: usize = 12;
 
     /// Returns the calls that lead to the caller of the owner of `frame`.

@@ -391,7 +391,6 @@ mod tests {
             "stage10-fp8: log-sum-exps of e4m3",
             "stage3-wmma-pv: P of e4m3",
             "stage3-wmma-pv: P of f16",
-            "stage5-swizzle: P of e4m3",
             "stage9-cluster: P of e4m3",
             "stage9-cluster: log-sum-exps of e4m3",
         ];
