@@ -1,6 +1,5 @@
 //! The calls within a kernel that lead to an operation, from the frames on its thread's stack.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -90,9 +89,9 @@ impl Calls {
         calls
     }
 
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn addresses(&self) -> Vec<usize> {
         let called = self.offsets.iter().take_while(|&&offset| offset != 0);
-        called.map(|&offset| CODE.start + offset as usize)
+        called.map(|&offset| CODE.start + offset as usize).collect()
     }
 
     /// Returns a number by which few calls are equal.
@@ -104,12 +103,6 @@ impl Calls {
                 (spread.rotate_left(5) ^ u64::from(offset)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
         (spread >> 40) as usize
-    }
-}
-
-impl fmt::Display for Calls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "code+{:#x}", self.offsets[0])
     }
 }
 

@@ -227,7 +227,7 @@ fn resolve(number: u32) -> Vec<Place> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
         .value(number);
     match key {
-        Key::Calls(calls) => source::frames(&calls),
+        Key::Calls(calls) => source::frames(&calls.addresses()),
         Key::Foreign(index) => source::foreign_frames(index),
         Key::Line(file, line) => vec![Place {
             file: file.to_string_lossy().into_owned(),

@@ -7,7 +7,6 @@ use std::sync::{LazyLock, Mutex};
 use addr2line::gimli::{Dwarf, EndianSlice, RunTimeEndian, SectionId};
 use object::{Object, ObjectSection, ObjectSegment};
 
-use crate::calls::Calls;
 use crate::fault::Place;
 
 unsafe extern "C" {
@@ -77,14 +76,15 @@ pub(crate) fn foreign_frames(index: usize) -> Vec<Place> {
 /// The shim's own files: a kernel's author has no use for their lines.
 const SHIM: &str = "common/emulator/include/";
 
-/// Returns the source lines of calls, innermost first; a placeholder where unknown.
-pub(crate) fn frames(calls: &Calls) -> Vec<Place> {
+/// Returns the source lines of calls, which return to these addresses, innermost first; a placeholder
+/// where unknown.
+pub(crate) fn frames(addresses: &[usize]) -> Vec<Place> {
     let lines = LINES
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut places = Vec::new();
     if let Some(known) = &*lines {
-        for address in calls.addresses() {
+        for &address in addresses {
             known.add_frames(address, &mut places);
         }
     }
@@ -92,8 +92,9 @@ pub(crate) fn frames(calls: &Calls) -> Vec<Place> {
         places.retain(|place| !is_of_shim(place));
     }
     if places.is_empty() {
+        let offset = addresses[0].wrapping_sub(image().start);
         places.push(Place {
-            file: format!("(no debug information) {calls}"),
+            file: format!("(no debug information) code+{offset:#x}"),
             line: 0,
         });
     }

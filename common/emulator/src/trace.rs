@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
-use crate::calls::Calls;
 use crate::extent::BlockIndex;
 use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch};
@@ -626,7 +625,7 @@ fn side(launch: &Launch, cluster: BlockIndex, run: &Run) -> (BlockIndex, Side) {
 
 /// Returns whether the first instruction of `entry` has a source line.
 pub fn has_source_line(entry: Entry) -> bool {
-    source::frames(&Calls::one(entry as usize + 1))[0].line > 0
+    source::frames(&[entry as usize + 1])[0].line > 0
 }
 
 #[cfg(test)]
