@@ -20,9 +20,12 @@ pub fn actions(view: &View<'_>, missing: &[Missing], claims: &[Claimed]) -> Vec<
         .iter()
         .filter(|claimed| is_open(claimed, gpu))
         .collect();
+    let (beside_peers, of_tiers): (Vec<_>, Vec<_>) = stale(view)
+        .into_iter()
+        .partition(|row| is_beside_peers(&row.kind));
     [
-        stale_times(view),
-        stale_times_beside_peers(view),
+        stale_times(&of_tiers),
+        stale_times_beside_peers(&beside_peers),
         undecided_pairs(&open),
         open_peers(&open),
         missed_peers(view),
@@ -45,10 +48,8 @@ fn elsewhere(missing: &[Missing]) -> Option<String> {
     ))
 }
 
-fn stale_times(view: &View<'_>) -> Option<String> {
-    let mut stale = stale(view);
-    stale.retain(|row| !is_beside_peers(&row.kind));
-    let command = command("compare --full", stages_and_problems(&stale))?;
+fn stale_times(stale: &[&Row]) -> Option<String> {
+    let command = command("compare --full", stages_and_problems(stale))?;
     let figures = count(stale.len(), "figure", "figures");
     Some(format!(
         "Measure the {figures} that are stale again: `{command}`, then `compare accept`."
@@ -56,10 +57,8 @@ fn stale_times(view: &View<'_>) -> Option<String> {
 }
 
 /// Returns the command for times beside peers, which no tier takes.
-fn stale_times_beside_peers(view: &View<'_>) -> Option<String> {
-    let mut stale = stale(view);
-    stale.retain(|row| is_beside_peers(&row.kind));
-    let command = command("compare peers", stages_and_problems(&stale))?;
+fn stale_times_beside_peers(stale: &[&Row]) -> Option<String> {
+    let command = command("compare peers", stages_and_problems(stale))?;
     let figures = count(stale.len(), "figure", "figures");
     Some(format!(
         "Measure the {figures} beside peers that are stale again, after a run of their stages: \
