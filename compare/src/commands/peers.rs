@@ -108,7 +108,7 @@ fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
     let mut lines = Vec::new();
     for Item { place, .. } in items {
         for stage in view.stages {
-            let is_missing = choose::claims(stage, place)
+            let is_missing = stage.claims_over_peer(place)
                 && representative_variants(view, stage, place).is_empty();
             if is_missing {
                 lines.push(format!(

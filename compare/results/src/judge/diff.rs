@@ -16,7 +16,7 @@ pub use kernels::{Kernel, KernelState};
 use super::best::p50;
 use super::claims;
 use super::drift::{Drift, cycles};
-use crate::table::kernels::is_stale;
+use super::former;
 use crate::table::session::DeviceCompiler;
 use crate::table::{Key, Kind, Place, Row, Run, Session, Source, StageMeta, Subject, Table};
 use common::device::BackendKind;
@@ -315,22 +315,9 @@ pub fn accepted(run: &Run, committed: &Table) -> Table {
         .retain(|row| !committed.covers(row) && !row.kind.is_case());
     let mut table = committed.clone();
     table.merge(&kept.session, &kept.table);
-    if kept.session.is_whole_tier2() {
-        drop_former_times(&mut table, &kept);
-    }
+    former::drop_replaced(&mut table, &kept);
     refresh(&mut table, &run.session.stages);
     table
-}
-
-/// Drops the times of former kernels of the variants that a whole T2 timed, on problems that it left
-/// out: it times every problem that a page shows and that a claim over another stage is about.
-fn drop_former_times(table: &mut Table, run: &Run) {
-    let timed: BTreeSet<&Subject> = run.table.latencies().map(|row| &row.subject).collect();
-    table.retain(|row| {
-        let is_time = matches!(row.kind, Kind::Latency(_) | Kind::Pair { .. });
-        let is_former = is_time && is_stale(&run.session.stages, row);
-        !(is_former && timed.contains(&row.subject))
-    });
 }
 
 /// Drops what the sources no longer declare, and judges their claims again.

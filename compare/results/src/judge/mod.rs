@@ -11,6 +11,7 @@ pub mod candidate;
 pub mod claims;
 pub mod diff;
 pub mod drift;
+mod former;
 pub mod gaps;
 pub mod list;
 pub mod main_gpu;

@@ -176,6 +176,13 @@ impl StageMeta {
         self.variants.iter().any(|variant| variant.takes(dtype))
     }
 
+    /// Returns whether it claims to be faster than a peer on the problem.
+    pub fn claims_over_peer(&self, place: &ProblemPlace) -> bool {
+        self.claims.iter().any(|claim| {
+            matches!(claim.relation, Relation::FasterThanPeer { .. }) && claim.place == *place
+        })
+    }
+
     /// Returns the variants of a family; `family` may also be the name of a variant.
     pub fn family<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
         self.variants

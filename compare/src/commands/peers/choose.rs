@@ -4,7 +4,7 @@ use common::problem::{Dtype, Mask, Problem, SHAPES};
 use measure::python::bench::Item;
 use measure::select::Problems;
 use results::table::ProblemPlace;
-use results::table::session::{Relation, StageMeta};
+use results::table::session::StageMeta;
 
 /// Returns the chosen problems: each shape under its usual masks, in f16, in other element types
 /// where stages claim something, and decode in all; where claims are judged also with inputs from
@@ -32,7 +32,7 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
 /// sequences as they are served is asked for or claimed.
 fn is_chosen(problems: &Problems, stages: &[&StageMeta], problem: &Problem) -> bool {
     let place = ProblemPlace::of(problem);
-    if stages.iter().any(|stage| claims(stage, &place)) {
+    if stages.iter().any(|stage| stage.claims_over_peer(&place)) {
         return true;
     }
     let has_dtype = problem.dtype == Dtype::F16 && problem.is_dense()
@@ -56,7 +56,8 @@ fn item(problem: &Problem, stages: &[&StageMeta], is_cold: bool) -> Item {
         place,
     };
     for stage in stages.iter().filter(|stage| stage.takes(problem.dtype)) {
-        let is_sampled = !is_cold && (item.place.shape == "mission" || claims(stage, &item.place));
+        let is_sampled =
+            !is_cold && (item.place.shape == "mission" || stage.claims_over_peer(&item.place));
         let ids = if is_sampled {
             &mut item.stages
         } else {
@@ -65,11 +66,4 @@ fn item(problem: &Problem, stages: &[&StageMeta], is_cold: bool) -> Item {
         ids.push(stage.id.clone());
     }
     item
-}
-
-/// Returns whether the stage claims to be faster than a peer on the problem.
-pub fn claims(stage: &StageMeta, place: &ProblemPlace) -> bool {
-    stage.claims.iter().any(|claim| {
-        matches!(claim.relation, Relation::FasterThanPeer { .. }) && claim.place == *place
-    })
 }
