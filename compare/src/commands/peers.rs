@@ -13,7 +13,7 @@ use choice::Library;
 use clap::Args;
 use common::metric::Metric;
 use measure::instrument::process::Scratch;
-use measure::python::bench::{Bench, Item, representative_variants};
+use measure::python::bench::{Bench, Item, Representatives};
 use measure::python::session::Python;
 use measure::python::{self, check_uuid, newest, plan};
 use measure::select::{Chosen, Problems, at_least_one, stages};
@@ -109,7 +109,7 @@ fn missing_claimants(view: &View<'_>, items: &[Item]) -> Vec<String> {
     for Item { place, .. } in items {
         for stage in view.stages {
             let is_missing = stage.claims_over_peer(place)
-                && representative_variants(view, stage, place).is_empty();
+                && Representatives::new(view, stage, place).is_empty();
             if is_missing {
                 lines.push(format!(
                     "{place} is timed without {}, which claims it: the run has no variant that \
@@ -196,7 +196,7 @@ const CANNOT_TIME: &str = "the peers could not be timed";
 fn with_ours(view: &View<'_>, items: Vec<Item>) -> anyhow::Result<Vec<Item>> {
     let (ours, others): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| {
         let mut stages = view.stages.iter();
-        stages.any(|stage| !representative_variants(view, stage, &item.place).is_empty())
+        stages.any(|stage| !Representatives::new(view, stage, &item.place).is_empty())
     });
     let left_out: Vec<String> = others.iter().map(|item| item.place.to_string()).collect();
     if ours.is_empty() {

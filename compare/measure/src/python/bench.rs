@@ -86,7 +86,8 @@ impl<'a> Bench<'a> {
         round.finish(sustained_peer.as_ref())
     }
 
-    /// Returns the variants that stand for a stage, by a trial where the run does not name one.
+    /// Returns what stands for a stage: the fastest of its claims' family, and of the others what is
+    /// faster.
     fn fastest(
         &self,
         id: &str,
@@ -96,20 +97,37 @@ impl<'a> Bench<'a> {
         let Some(build) = self.view.stage(id) else {
             return Ok(vec![]);
         };
+        let Representatives {
+            of_claims,
+            of_others,
+        } = Representatives::new(&self.view, build, &item.place);
         let mut arms = Vec::new();
-        for variants in representative_variants(&self.view, build, &item.place) {
-            let mut best: Option<Arm<'a>> = None;
-            for variant in &variants {
-                let Some(arm) = self.arm(&build.subject(variant), item, problem)? else {
-                    continue;
-                };
-                if best.as_ref().is_none_or(|fastest| arm.us < fastest.us) {
-                    best = Some(arm);
-                }
-            }
-            arms.extend(best);
+        for variants in [of_claims, of_others] {
+            let fastest_us = arms.iter().map(|arm: &Arm<'_>| arm.us).next();
+            let arm = self.fastest_variant(build, &variants, item, problem)?;
+            arms.extend(arm.filter(|arm| fastest_us.is_none_or(|us| arm.us < us)));
         }
         Ok(arms)
+    }
+
+    /// Returns the fastest of these variants, by a trial of each that takes the problem.
+    fn fastest_variant(
+        &self,
+        stage: &StageMeta,
+        variants: &[String],
+        item: &Item,
+        problem: &TimedProblem,
+    ) -> Result<Option<Arm<'a>>, CudaError> {
+        let mut fastest: Option<Arm<'a>> = None;
+        for variant in variants {
+            let Some(arm) = self.arm(&stage.subject(variant), item, problem)? else {
+                continue;
+            };
+            if fastest.as_ref().is_none_or(|other| arm.us < other.us) {
+                fastest = Some(arm);
+            }
+        }
+        Ok(fastest)
     }
 
     /// Prepares one of our variants and tries how long it takes; returns nothing if it does not
@@ -717,52 +735,63 @@ impl PeerOutputs {
     }
 }
 
-/// Returns groups of variants of `stage` of which the fastest stands for it on a problem. The first
-/// is of its default's family, or of the first that takes the problem, which claims over peers are
-/// about: the best where the run timed the problem, else all that are green in the run. The second
-/// is the best of all, if that is of another family.
-pub fn representative_variants(
-    view: &View<'_>,
-    stage: &StageMeta,
-    place: &ProblemPlace,
-) -> Vec<Vec<String>> {
+/// The variants of which the fastest stands for a stage on a problem.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Representatives {
+    /// Those of the default's family, or of the first that takes the problem, which claims over
+    /// peers are about: the best where the run timed the problem, else all that are green in the
+    /// run.
+    pub of_claims: Vec<String>,
+    /// Those of other families, which may be faster: the best of the stage where the run timed it
+    /// on the problem, else all that are green in the run.
+    pub of_others: Vec<String>,
+}
+
+impl Representatives {
+    pub fn new(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Self {
+        let passes = |variant: &VariantMeta| {
+            let subject = stage.subject(&variant.name);
+            variant.takes(place.dtype) && is_green(view, &subject, view.backend())
+        };
+        let stands = |variant: &VariantMeta, best: Option<&Row>| match best {
+            Some(row) => row.subject.name() == variant.name,
+            None => passes(variant),
+        };
+        let family = claiming_family(stage, place);
+        let best_of_family = best::best_of(view, stage, family, place);
+        let best = best::best(view, stage, place, |_| true);
+        let (mut of_claims, mut of_others) = (Vec::new(), Vec::new());
+        for variant in &stage.variants {
+            if variant.is_of(family) {
+                if stands(variant, best_of_family) {
+                    of_claims.push(variant.name.clone());
+                }
+            } else if stands(variant, best) {
+                of_others.push(variant.name.clone());
+            }
+        }
+        Self {
+            of_claims,
+            of_others,
+        }
+    }
+
+    /// Returns whether no variant stands for the stage.
+    pub fn is_empty(&self) -> bool {
+        self.of_claims.is_empty() && self.of_others.is_empty()
+    }
+}
+
+/// Returns the family that claims over peers are about.
+fn claiming_family<'a>(stage: &'a StageMeta, place: &ProblemPlace) -> &'a str {
     let problem = place.problem();
     let takes_it =
         |variant: &&VariantMeta| problem.is_none_or(|known| variant.takes_shape(&known.shape));
     let default = stage.variant(&stage.default_variant).filter(takes_it);
-    let family = match default.or_else(|| stage.variants.iter().find(takes_it)) {
-        Some(first) => first.family.as_str(),
+    match default.or_else(|| stage.variants.iter().find(takes_it)) {
+        Some(first) => &first.family,
         None => "",
-    };
-    let mut groups = Vec::new();
-    match best::best_of(view, stage, family, place) {
-        Some(row) => groups.push(vec![row.subject.name().to_string()]),
-        None => groups.push(green_variants(view, stage, family, place)),
     }
-    if let Some(row) = best::best(view, stage, place, |_| true) {
-        let name = row.subject.name();
-        if let Some(variant) = stage.variant(name)
-            && !variant.is_of(family)
-        {
-            groups.push(vec![name.to_string()]);
-        }
-    }
-    groups.retain(|group| !group.is_empty());
-    groups
-}
-
-fn green_variants(
-    view: &View<'_>,
-    stage: &StageMeta,
-    family: &str,
-    place: &ProblemPlace,
-) -> Vec<String> {
-    stage
-        .family(family)
-        .filter(|variant| variant.takes(place.dtype))
-        .filter(|variant| is_green(view, &stage.subject(&variant.name), view.backend()))
-        .map(|variant| variant.name.clone())
-        .collect()
 }
 
 /// Returns microseconds per launch over about `us` microseconds of replays.
