@@ -7,6 +7,7 @@ use super::missing::Missing;
 use super::peers;
 use crate::table::{Kind, ProblemPlace, Row};
 use common::metric::{self, Metric};
+use common::problem::Dtype;
 use common::verdict::Verdict;
 
 /// Returns what closes each gap: of a run, the command that shows what its machine lacks; of a
@@ -58,7 +59,7 @@ fn stale_times(stale: &[&Row]) -> Option<String> {
 
 /// Returns the command for times beside peers, which no tier takes.
 fn stale_times_beside_peers(stale: &[&Row]) -> Option<String> {
-    let command = command("compare peers", stages_and_problems(stale))?;
+    let command = peers_command("compare peers", stale)?;
     let figures = count(stale.len(), "figure", "figures");
     Some(format!(
         "Measure the {figures} beside peers that are stale again, after a run of their stages: \
@@ -96,11 +97,23 @@ fn open_peers(open: &[&Claimed]) -> Option<String> {
 
 fn missed_peers(view: &View<'_>) -> Option<String> {
     let missed = peers::missed(view);
-    let command = command("compare peers --iters 100", stages_and_problems(&missed))?;
+    let command = peers_command("compare peers --iters 100", &missed)?;
     let places = count(missed.len(), "problem", "problems");
     Some(format!(
         "Time our fastest variant beside peers on {places} where another was: `{command}`."
     ))
+}
+
+/// Returns the command that times these rows' stages beside peers on their problems. Where nothing
+/// is claimed, peers are timed in f16 unless element types are asked for.
+fn peers_command(program: &str, rows: &[&Row]) -> Option<String> {
+    let mut line = command(program, stages_and_problems(rows))?;
+    let mut dtypes = distinct(rows.iter().filter_map(|row| Some(row.problem()?.dtype)));
+    if dtypes != [Dtype::F16] {
+        dtypes.sort();
+        line += &format!(" --dtypes {}", joined(dtypes, ","));
+    }
+    Some(line)
 }
 
 fn stages_and_problems<'a>(rows: &[&'a Row]) -> impl Iterator<Item = (&'a str, &'a ProblemPlace)> {
@@ -226,10 +239,10 @@ mod tests {
     use crate::judge::verdict::report;
     use crate::table::{Relation, Run};
     use crate::testing::{
-        PeerArm, SCALAR, US, WMMA, emulated, pair_with, table_of_sessions, timed,
+        CPASYNC, PeerArm, SCALAR, US, WMMA, emulated, pair_with, table_of_sessions, timed,
     };
     use common::metric::Metric;
-    use common::problem::{Dtype, Mask, Problem, parse_shape};
+    use common::problem::{Mask, Problem, parse_shape};
 
     fn place(shape: &str, mask: Mask) -> ProblemPlace {
         let extents = parse_shape(shape).unwrap();
@@ -285,6 +298,19 @@ mod tests {
         Measure the 2 figures that are stale again: `compare --full --stages 1 --shapes mission`, then `compare accept`.
         Measure the 2 figures beside peers that are stale again, after a run of their stages: `compare peers --stages 1 --shapes mission`, then `compare accept`.
         ");
+    }
+
+    /// Without it they would stay: peers are timed in f16 where nothing is claimed.
+    #[test]
+    fn an_element_type_that_peers_are_not_timed_in_is_asked_for() {
+        let place = ProblemPlace::new("mission", Dtype::E4m3, Mask::Full);
+        let peers = [PeerArm::right("torch-default", 15.0)];
+        let session = timed(US).clean().beside(CPASYNC, &place, 10.0, &peers);
+        let actions = actions_after(&emulated().with_identity(1, "new"), session);
+        assert!(
+            actions.contains("`compare peers --stages 1 --shapes mission --dtypes e4m3`"),
+            "{actions}"
+        );
     }
 
     #[test]
