@@ -284,13 +284,14 @@ impl<'a> FamilyOfKernels<'a> {
             .iter()
             .find(|listing| lists(listing, self.name, &site.words));
         let reached = soonest_first(site.cases.iter().map(|&index| &cases[index]).collect());
-        let finding = match self.hazard(site, reached.iter().copied(), true)? {
+        let is_quick = presets == Presets::OnePerFamily;
+        let finding = match first_hazard(site, &reached)? {
             Some(killed) => killed,
             // A quick look takes the list's word for the rest.
-            None if presets == Presets::OnePerFamily && listing.is_some() => Finding::Survived {
+            None if is_quick && listing.is_some() => Finding::Survived {
                 cases: reached.len(),
             },
-            None => self.search_thoroughly(site, &reached, presets == Presets::OnePerFamily)?,
+            None => self.search_thoroughly(site, &reached, is_quick)?,
         };
         Ok(SiteResult {
             stage: self.stage.info().id.to_string(),
@@ -302,36 +303,7 @@ impl<'a> FamilyOfKernels<'a> {
         })
     }
 
-    /// Returns the first hazard of the traced build. Only a kernel that depends on the schedule
-    /// changes that: each case gets one schedule, and all are tried. `is_known`: whether the cases
-    /// have no hazard with all sites under the first schedule.
-    fn hazard<'c>(
-        &self,
-        site: &Site,
-        cases: impl IntoIterator<Item = &'c Case<'a>>,
-        is_known: bool,
-    ) -> Result<Option<Finding>, SkippedFamily>
-    where
-        'a: 'c,
-    {
-        for (case, &schedule) in cases.into_iter().zip(SCHEDULES.iter().cycle()) {
-            let report = case.trace(Some(&site.place), schedule)?;
-            let Some(hazard) = most_telling(&report.hazards) else {
-                continue;
-            };
-            let is_known_without_hazard = is_known && schedule == SCHEDULES[0];
-            if !is_known_without_hazard
-                && let Some(broken) = case.broken_by_hazard(&case.trace(None, schedule)?)
-            {
-                return Err(SkippedFamily::Broken(vec![broken]));
-            }
-            let line = in_a_line(hazard, &site.place.file);
-            return Ok(Some(case.killed(GateId::H1, line)));
-        }
-        Ok(None)
-    }
-
-    /// Judges C1 to C6 under all schedules, then hazards and gates on more problems and, if asked,
+    /// Judges C1 to C6 under all schedules, then gates and hazards on more problems and, if asked,
     /// of the other presets.
     fn search_thoroughly(
         &self,
@@ -341,8 +313,10 @@ impl<'a> FamilyOfKernels<'a> {
     ) -> Result<Finding, SkippedFamily> {
         // First, since it is the cheapest: a wait that is left behind by a phase stops a schedule,
         // and shows no hazard.
-        if let Some(killed) = first_wrong(site, reached.iter().copied())? {
-            return Ok(killed);
+        for case in reached {
+            if let Some(killed) = case.wrong(site)? {
+                return Ok(killed);
+            }
         }
         let variant = reached.first().map_or(self.variants[0], |case| {
             case.prepared.kernel.variant.as_str()
@@ -354,13 +328,18 @@ impl<'a> FamilyOfKernels<'a> {
         if other_presets {
             more.extend(self.cases(&self.variants[1..], TILES, Distribution::Normal));
         }
-        if let Some(killed) = self.hazard(site, &more, false)? {
-            return Ok(killed);
+        for (case, schedule) in with_schedules(&more) {
+            if let Some(killed) = case.wrong(site)? {
+                return Ok(killed);
+            }
+            if let Some(killed) = case.hazard(site, schedule)? {
+                case.refuse_hazard(schedule)?;
+                return Ok(killed);
+            }
         }
-        let survived = Finding::Survived {
+        Ok(Finding::Survived {
             cases: reached.len() + more.len(),
-        };
-        Ok(first_wrong(site, &more)?.unwrap_or(survived))
+        })
     }
 
     /// Makes one problem per instance: two blocks of rows, the second with a single row; `tiles`
@@ -449,21 +428,22 @@ fn trace_unbroken(cases: &[Case<'_>]) -> Result<Vec<TraceReport>, SkippedFamily>
     }
 }
 
-/// Returns the finding of the first case whose output is wrong without the site.
-fn first_wrong<'c, 'a: 'c>(
-    site: &Site,
-    cases: impl IntoIterator<Item = &'c Case<'a>>,
-) -> Result<Option<Finding>, SkippedFamily> {
-    for case in cases {
-        let Some(failure) = case.check(Some(&site.place)) else {
-            continue;
-        };
-        return match case.check(None) {
-            Some(before) => Err(SkippedFamily::Broken(vec![
-                case.broken(before.gate, &before.reason),
-            ])),
-            None => Ok(Some(case.killed(failure.gate, failure.reason))),
-        };
+/// Gives each case one schedule; all are given. Without a site, only a kernel that depends on the
+/// schedule has other hazards under another.
+fn with_schedules<C>(cases: impl IntoIterator<Item = C>) -> impl Iterator<Item = (C, Schedule)> {
+    cases.into_iter().zip(SCHEDULES.into_iter().cycle())
+}
+
+/// Returns the first hazard of cases that were traced with all sites.
+fn first_hazard(site: &Site, cases: &[&Case<'_>]) -> Result<Option<Finding>, SkippedFamily> {
+    for (case, schedule) in with_schedules(cases) {
+        if let Some(killed) = case.hazard(site, schedule)? {
+            // All were traced under the first one.
+            if schedule != SCHEDULES[0] {
+                case.refuse_hazard(schedule)?;
+            }
+            return Ok(Some(killed));
+        }
     }
     Ok(None)
 }
@@ -500,6 +480,7 @@ impl<'a> Case<'a> {
     ) -> Result<TraceReport, SkippedFamily> {
         let selection = Selection {
             suppress: without,
+            ends_at_hazard: without.is_some(),
             ..Selection::default()
         };
         trace(&self.prepared, &self.staged, schedule, &selection).map_err(|fault| {
@@ -508,6 +489,38 @@ impl<'a> Case<'a> {
                 self.name
             ))
         })
+    }
+
+    /// Returns the hazard of the traced build without a site.
+    fn hazard(&self, site: &Site, schedule: Schedule) -> Result<Option<Finding>, SkippedFamily> {
+        let report = self.trace(Some(&site.place), schedule)?;
+        let Some(hazard) = most_telling(&report.hazards) else {
+            return Ok(None);
+        };
+        let line = in_a_line(hazard, &site.place.file);
+        Ok(Some(self.killed(GateId::H1, line)))
+    }
+
+    /// Refuses a case that has a hazard with all sites.
+    fn refuse_hazard(&self, schedule: Schedule) -> Result<(), SkippedFamily> {
+        match self.broken_by_hazard(&self.trace(None, schedule)?) {
+            Some(broken) => Err(SkippedFamily::Broken(vec![broken])),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the gate that the output fails without a site. A case that fails one with all sites
+    /// is broken.
+    fn wrong(&self, site: &Site) -> Result<Option<Finding>, SkippedFamily> {
+        let Some(failure) = self.check(Some(&site.place)) else {
+            return Ok(None);
+        };
+        match self.check(None) {
+            Some(before) => Err(SkippedFamily::Broken(vec![
+                self.broken(before.gate, &before.reason),
+            ])),
+            None => Ok(Some(self.killed(failure.gate, failure.reason))),
+        }
     }
 
     /// Returns what H1 finds in a trace with all sites.

@@ -60,6 +60,9 @@ pub struct Selection<'a> {
     /// The bytes of host memory for what is remembered of the accesses of a cluster; a trace that
     /// takes more ends. `None` for no limit.
     pub history: Option<usize>,
+    /// Whether each cluster ends after the access at which its first hazard is seen, for those who
+    /// ask only whether there is one. A report has fewer hazards then, and counts less.
+    pub ends_at_hazard: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,6 +238,7 @@ unsafe fn run_clusters(
                 between: &between,
                 number: number as u32,
                 history: selection.history,
+                ends_at_hazard: selection.ends_at_hazard,
                 outcome: &mut outcome,
             };
             // SAFETY: passed on.

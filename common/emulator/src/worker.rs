@@ -80,6 +80,7 @@ pub(crate) struct Tracing<'a> {
     /// The cluster's number in the launch.
     pub(crate) number: u32,
     pub(crate) history: Option<usize>,
+    pub(crate) ends_at_hazard: bool,
     pub(crate) outcome: &'a mut Outcome,
 }
 
@@ -110,6 +111,7 @@ impl Tracing<'_> {
             between: Arc::clone(self.between),
             cluster_number: self.number,
             history: self.history,
+            ends_at_hazard: self.ends_at_hazard,
         }
     }
 }

@@ -153,6 +153,8 @@ pub(crate) struct Setup {
     pub(crate) cluster_number: u32,
     /// The bytes of host memory that the judge may take for what it remembers; `None` for all.
     pub(crate) history: Option<usize>,
+    /// Whether the cluster ends once a hazard is seen.
+    pub(crate) ends_at_hazard: bool,
 }
 
 #[derive(Debug, Default)]
@@ -249,6 +251,10 @@ impl Judge {
             self.outcome.trail.start(threads);
         }
         self.setup = Some(setup);
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        self.setup().ends_at_hazard && !self.outcome.hazards.is_empty()
     }
 
     fn setup(&self) -> &Setup {
@@ -512,7 +518,7 @@ impl Judge {
         bytes: usize,
         operation: Operation,
     ) -> Result<Option<Bytes>, Stop> {
-        if self.outgrows() {
+        if self.outgrows() || self.has_seen_enough() {
             return Err(Stop);
         }
         let setup = self.setup.as_ref().expect("a block has started");

@@ -226,6 +226,7 @@ impl Run {
             between: Default::default(),
             cluster_number: 0,
             history: None,
+            ends_at_hazard: false,
         });
         let fetcher = judge.agent();
         Self {

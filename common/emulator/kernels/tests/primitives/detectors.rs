@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::launch::{assert_clean, faults, hazards, hazards_of, launch};
+use crate::launch::{SCHEDULES, assert_clean, faults, hazards, hazards_of, launch};
 
 struct Detector {
     /// The hazard that the traced build reports under some schedule.
@@ -75,6 +75,31 @@ fn each_detector_catches_its_program_and_spares_its_near_miss() {
             "{catches} gives {stops:?}"
         );
     }
+}
+
+#[test]
+fn a_trace_that_ends_at_a_hazard_finds_one_where_a_whole_trace_does() {
+    for Detector { catches, .. } in detectors() {
+        for schedule in SCHEDULES {
+            let run = launch(catches).schedule(schedule);
+            let whole = run.trace([8192, 0]);
+            let ended = run.ending_at_hazard().trace([8192, 0]);
+            assert_eq!(
+                ended.hazards.is_empty(),
+                whole.hazards.is_empty(),
+                "{catches} under {schedule:?}: {:?}",
+                whole.hazards
+            );
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_ends_at_a_hazard_does_not_go_on_to_the_end() {
+    let consumers_do_not_wait = launch("ring<<<1, 96, 288>>>(6, 1)");
+    let whole = consumers_do_not_wait.counted(8192);
+    let ended = consumers_do_not_wait.ending_at_hazard().counted(8192);
+    assert!(ended.shared_read.requests < whole.shared_read.requests);
 }
 
 #[test]

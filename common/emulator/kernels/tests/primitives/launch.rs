@@ -61,6 +61,7 @@ pub struct Run {
     patience: Duration,
     elements: Option<std::ops::Range<usize>>,
     suppress: Option<Place>,
+    ends_at_hazard: bool,
 }
 
 /// Reads `KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)`; numbers may be sums. `elements A..B`: the
@@ -180,6 +181,7 @@ impl Run {
             },
             elements: None,
             suppress: None,
+            ends_at_hazard: false,
         })
     }
 
@@ -211,6 +213,12 @@ impl Run {
 
     pub fn suppress(mut self, site: Place) -> Self {
         self.suppress = Some(site);
+        self
+    }
+
+    /// Ends traces at the first hazard.
+    pub fn ending_at_hazard(mut self) -> Self {
+        self.ends_at_hazard = true;
         self
     }
 
@@ -292,6 +300,7 @@ impl Run {
         let memory = Memory::new(allocations);
         let selection = Selection {
             suppress: self.suppress.as_ref(),
+            ends_at_hazard: self.ends_at_hazard,
             ..Selection::default()
         };
         // SAFETY: as in `outputs`, and the table holds all buffers.
