@@ -103,9 +103,9 @@ impl<'a> Bench<'a> {
         } = Representatives::new(&self.view, build, &item.place);
         let mut arms = Vec::new();
         for variants in [of_claims, of_others] {
-            let fastest_us = arms.iter().map(|arm: &Arm<'_>| arm.us).next();
-            let arm = self.fastest_variant(build, &variants, item, problem)?;
-            arms.extend(arm.filter(|arm| fastest_us.is_none_or(|us| arm.us < us)));
+            let fastest_us = arms.first().map(|arm: &Arm<'_>| arm.us);
+            let fastest = self.fastest_variant(build, &variants, item, problem)?;
+            arms.extend(fastest.filter(|arm| fastest_us.is_none_or(|us| arm.us < us)));
         }
         Ok(arms)
     }

@@ -85,7 +85,7 @@ fn drop_times_beside_peers(table: &mut Table, stages: &[StageMeta]) {
             return true;
         };
         let stage = by_id(stages, row.subject.stage());
-        let is_claimed = stage.is_some_and(|stage| stage.claims_over_peer(problem));
+        let is_claimed = stage.is_some_and(|meta| meta.claims_over_peer(problem));
         is_claimed || !current.contains(problem) || !is_stale(stages, row)
     });
 }
