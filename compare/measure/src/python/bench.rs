@@ -751,7 +751,9 @@ impl Representatives {
     pub fn new(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Self {
         let passes = |variant: &VariantMeta| {
             let subject = stage.subject(&variant.name);
-            variant.takes(place.dtype) && is_green(view, &subject, view.backend())
+            variant.takes(place.dtype)
+                && takes_shape(variant, place)
+                && is_green(view, &subject, view.backend())
         };
         let stands = |variant: &VariantMeta, best: Option<&Row>| match best {
             Some(row) => row.subject.name() == variant.name,
@@ -784,14 +786,17 @@ impl Representatives {
 
 /// Returns the family that claims over peers are about.
 fn claiming_family<'a>(stage: &'a StageMeta, place: &ProblemPlace) -> &'a str {
-    let problem = place.problem();
-    let takes_it =
-        |variant: &&VariantMeta| problem.is_none_or(|known| variant.takes_shape(&known.shape));
+    let takes_it = |variant: &&VariantMeta| takes_shape(variant, place);
     let default = stage.variant(&stage.default_variant).filter(takes_it);
     match default.or_else(|| stage.variants.iter().find(takes_it)) {
         Some(first) => &first.family,
         None => "",
     }
+}
+
+fn takes_shape(variant: &VariantMeta, place: &ProblemPlace) -> bool {
+    let problem = place.problem();
+    problem.is_none_or(|known| variant.takes_shape(&known.shape))
 }
 
 /// Returns microseconds per launch over about `us` microseconds of replays.

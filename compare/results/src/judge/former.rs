@@ -33,7 +33,7 @@ fn drop_times_of_tier2(table: &mut Table, run: &Run) {
 fn drop_pairs(table: &mut Table, stages: &[StageMeta]) {
     let current: BTreeSet<PairOfFamilies> = table
         .rows()
-        .filter(|row| !is_stale(stages, row))
+        .filter(|row| matches!(row.kind, Kind::Pair { .. }) && !is_stale(stages, row))
         .filter_map(|row| PairOfFamilies::new(row, stages))
         .collect();
     table.retain(|row| {

@@ -1435,6 +1435,15 @@ fn no_variant_without_the_element_type_stands_for_a_stage() {
     assert!(representatives(&run, &ladder()[1], Dtype::Bf16, Mask::Causal).is_empty());
 }
 
+#[test]
+fn no_variant_that_takes_dense_tensors_alone_stands_for_a_stage_on_pages() {
+    let run = timed([15.0, 20.0, 18.0]);
+    let pages = ProblemPlace::new("paged_decode_64", Dtype::F16, Mask::Causal);
+    for stage in &ladder() {
+        assert!(Representatives::new(&View::alone(&run), stage, &pages).is_empty());
+    }
+}
+
 /// The default's family reads K and V in Q's type alone.
 #[test]
 fn claims_are_about_the_first_family_that_takes_a_problem() {
